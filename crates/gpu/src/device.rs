@@ -1,0 +1,87 @@
+//! What a device is, and what it says of the work it did.
+
+use everwarm_units::{Hertz, Instant, Joules, PState, Span};
+use everwarm_workload::Kernel;
+
+/// A device, as far as it can tell.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Device {
+    /// As the user writes it: `sim:m2`, `cuda:0`.
+    pub id: String,
+    /// The maker's name: "Apple M2 (t8112), 8-core GPU".
+    pub name: String,
+    /// True for a modelled device.
+    pub simulated: bool,
+    /// True if time is virtual: sleeping costs nothing and two runs are alike.
+    pub virtual_time: bool,
+    /// Clocks of the p-states, ascending, without the off state.
+    pub pstates: Option<Vec<Hertz>>,
+    /// Command buffers that may be in flight in one queue.
+    pub in_flight_max: usize,
+    /// Iterations of the FMA chain ([`Kernel::FMA_THREADS`] threads) in one millisecond at the
+    /// top clock: known of a simulated device, measured at opening on a real one.
+    pub fma_iterations_per_ms: f64,
+    /// The same for a single threadgroup of 32 threads.
+    pub fma_iterations_per_ms_group: f64,
+}
+
+impl Device {
+    /// The FMA chain that takes `span` of execution at the top clock with `threads` threads.
+    pub fn fma(&self, span: Span, threads: u32) -> Kernel {
+        let rate = if threads > 32 {
+            self.fma_iterations_per_ms
+        } else {
+            self.fma_iterations_per_ms_group
+        };
+        let iterations = (span.as_ms() * rate).round().clamp(1.0, f64::from(u32::MAX)) as u32;
+        Kernel::Fma { iterations, threads }
+    }
+}
+
+/// A queue of one backend handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Queue(pub u32);
+
+/// A committed command buffer of one backend handle; numbers ascend in commit order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
+/// A command buffer that has ended, with its times on the handle's time base.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Completion {
+    /// Which one.
+    pub ticket: Ticket,
+    /// Its queue.
+    pub queue: Queue,
+    /// When the host committed it.
+    pub committed: Instant,
+    /// When the GPU began it.
+    pub gpu_start: Instant,
+    /// When the GPU ended it.
+    pub gpu_end: Instant,
+    /// When the host learned of it.
+    pub observed: Instant,
+    /// The p-state at `gpu_start`, where the device tells.
+    pub pstate: Option<PState>,
+    /// How late a real-time simulation was with this buffer; `None` where that can't happen.
+    pub late: Option<Span>,
+}
+
+/// Cumulative counters since the handle was opened.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Counters {
+    /// When they were read.
+    pub at: Instant,
+    /// Time in each p-state. Shape: index 0 is off, then P1 upwards. They sum to wall time.
+    pub residency: Option<Vec<Span>>,
+    /// Energy of the GPU rail.
+    pub gpu_energy: Option<Joules>,
+    /// Energy of the CPU spent on submission.
+    pub cpu_energy: Option<Joules>,
+    /// The p-state now.
+    pub pstate: Option<PState>,
+    /// The clock now.
+    pub clock: Option<Hertz>,
+    /// Share of time with work running, since the handle was opened.
+    pub busy: Option<f64>,
+}

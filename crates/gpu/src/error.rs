@@ -1,0 +1,38 @@
+//! What a caller of a backend can't foresee.
+
+/// Why a backend could not do what it was asked.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Error {
+    /// There is no such device; the text says which exist or what was missing.
+    #[error("no device `{id}`: {why}")]
+    NoDevice {
+        /// As the user wrote it.
+        id: String,
+        /// Why, and what exists instead.
+        why: String,
+    },
+    /// A limit of the device is reached.
+    #[error("{what}: the limit is {limit}")]
+    Limit {
+        /// "64 command buffers are already in flight".
+        what: String,
+        /// The limit.
+        limit: usize,
+    },
+    /// The device can't do this.
+    #[error("{device} can't run {what}")]
+    Unsupported {
+        /// Which device.
+        device: String,
+        /// What was asked.
+        what: String,
+    },
+    /// The device was there and is gone.
+    #[error("{device} is gone: {why}")]
+    Lost {
+        /// Which device.
+        device: String,
+        /// What was seen.
+        why: String,
+    },
+}

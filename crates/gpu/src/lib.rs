@@ -1,0 +1,63 @@
+//! GPUs behind one trait: timed, ordered command buffers on one time base.
+//!
+//! A [`Backend`] is one process's handle on one device. It owns time: the host reads it, sleeps by
+//! it and finds the GPU's own stamps on it, so that the same code runs in virtual time on a
+//! simulated device and by the wall clock on a real one. What a device can't tell is `None`.
+//!
+//! A backend is one file in `backend/` and one line in `backend::TABLE`; the conformance suite
+//! walks that table.
+
+mod device;
+mod error;
+
+pub use device::{Completion, Counters, Device, Queue, Ticket};
+pub use error::Error;
+
+use everwarm_units::Instant;
+use everwarm_workload::Kernel;
+
+/// One process's handle on one device.
+///
+/// Calls come from one thread. Buffers of one queue run in commit order; queues share the device.
+/// All instants are on the handle's own time base, which starts near 0 when it is opened.
+pub trait Backend: Send {
+    /// What the device is and what it can tell.
+    fn device(&self) -> &Device;
+
+    /// The present.
+    fn now(&self) -> Instant;
+
+    /// Returns at `deadline` (or at once, if that is past).
+    fn sleep_until(&mut self, deadline: Instant);
+
+    /// Opens a queue.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] when the device has no more queues.
+    fn queue(&mut self) -> Result<Queue, Error>;
+
+    /// Commits one command buffer and returns without waiting for it.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] when too many are in flight, [`Error::Unsupported`] for a kernel that the
+    /// device can't run, [`Error::Lost`] when the device has gone.
+    fn commit(&mut self, queue: Queue, kernel: &Kernel) -> Result<Ticket, Error>;
+
+    /// The next completion that the host could have observed by now, in the order of observation.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] when the device has gone.
+    fn poll(&mut self) -> Result<Option<Completion>, Error>;
+
+    /// Waits for the next completion, until `deadline` at the latest.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] when the device has gone.
+    fn wait(&mut self, deadline: Instant) -> Result<Option<Completion>, Error>;
+
+    /// Cumulative counters since the handle was opened; what isn't known is `None`.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] when the device has gone.
+    fn counters(&mut self) -> Result<Counters, Error>;
+}

@@ -1,0 +1,67 @@
+//! The work of one command buffer.
+
+use everwarm_units::{Bytes, Cycles};
+
+/// The work of one command buffer, as a backend is asked to run it.
+///
+/// The first four run on every backend. [`Kernel::Modelled`] is work known only by its cost
+/// (a prefill step of a transformer, say): a simulated device takes it as it is, a real one
+/// builds it from FMA chains and streaming reads of the same cost.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kernel {
+    /// A command buffer without work.
+    Empty,
+    /// A dependent chain of fused multiply-adds, two an iteration, no memory traffic: a clock
+    /// meter. `threads` run it side by side; 32 are one threadgroup on one core.
+    Fma {
+        /// Iterations of two FMAs (four floating-point operations) a thread.
+        iterations: u32,
+        /// Threads. Shape: 65,536 fill an M2 several times over.
+        threads: u32,
+    },
+    /// A streaming read of `bytes` with negligible arithmetic: a bandwidth meter.
+    Stream {
+        /// Memory traffic. Unit: B.
+        bytes: u64,
+    },
+    /// A dense single-precision matrix product of two `n` by `n` matrices.
+    Matmul {
+        /// Rows and columns.
+        n: u32,
+    },
+    /// Work known by its cost alone: core cycles (whole GPU busy), then memory traffic.
+    Modelled {
+        /// Cycles of the core clock with all cores busy.
+        cycles: Cycles,
+        /// Memory traffic that does not overlap with them.
+        bytes: Bytes,
+    },
+}
+
+impl Kernel {
+    /// Threads of the FMA chain that is used as a clock meter.
+    ///
+    /// Source: study 2 (65,536 threads).
+    pub const FMA_THREADS: u32 = 65_536;
+
+    /// Floating-point operations in this kernel, where they are what it measures.
+    pub fn flops(&self) -> Option<f64> {
+        match *self {
+            // Two FMAs an iteration, two operations each.
+            Kernel::Fma { iterations, threads } => {
+                Some(4.0 * f64::from(iterations) * f64::from(threads))
+            }
+            Kernel::Matmul { n } => Some(2.0 * f64::from(n).powi(3)),
+            Kernel::Empty | Kernel::Stream { .. } | Kernel::Modelled { .. } => None,
+        }
+    }
+
+    /// Bytes of memory traffic, where they are what it measures.
+    pub fn bytes(&self) -> Option<f64> {
+        match *self {
+            Kernel::Stream { bytes } => Some(bytes as f64),
+            _ => None,
+        }
+    }
+}
