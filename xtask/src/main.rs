@@ -1,3 +1,3 @@
-fn main() {
-    println!("Hello, world!");
-}
+//! Set-up, tests, tidy and benches of this workspace: `cargo xtask --help`.
+
+fn main() {}

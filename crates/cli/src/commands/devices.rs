@@ -1,0 +1,17 @@
+//! `everwarm devices`.
+
+use std::process::ExitCode;
+
+/// Lists the devices found, and why others were not.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Print JSON instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let _ = args.json;
+    anyhow::bail!("this command is still being written")
+}

@@ -1,0 +1,1 @@
+//! Carries out hold and pre-warm decisions on a device, on one dedicated thread.

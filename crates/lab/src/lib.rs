@@ -1,0 +1,1 @@
+//! Experiments as data, run on any backend by one interpreter.

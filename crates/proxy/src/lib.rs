@@ -1,0 +1,1 @@
+//! The drop-in reverse proxy.

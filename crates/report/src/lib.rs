@@ -1,0 +1,1 @@
+//! Recorded results as one self-contained HTML page.

@@ -1,0 +1,1 @@
+//! A simulated GPU in real time behind an OpenAI-compatible server, shared over a Unix socket.

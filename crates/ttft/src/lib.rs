@@ -1,0 +1,1 @@
+//! Time to first token, measured at an HTTP client in interleaved conditions.
