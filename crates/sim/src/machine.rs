@@ -63,9 +63,7 @@ impl Machine {
             Kernel::Fma { iterations, .. } => 0.02 + f64::from(iterations) * 0.0000275,
             Kernel::Stream { bytes } => 0.02 + bytes as f64 / 94e6,
             Kernel::Matmul { n } => 0.02 + 6.0 * (f64::from(n) / 2048.0).powi(3),
-            Kernel::Modelled { cycles, bytes } => {
-                0.02 + cycles.as_n() / 1.398e6 + bytes.as_b() / 94e6
-            }
+            Kernel::Modelled { flops, bytes } => 0.02 + flops / 2.863e9 + bytes / 94e6,
         });
         let gpu_start = self.free_at.max(at + Span::us(150));
         let gpu_end = gpu_start + span;

@@ -1,7 +1,5 @@
 //! The work of one command buffer.
 
-use everwarm_units::{Bytes, Cycles};
-
 /// The work of one command buffer, as a backend is asked to run it.
 ///
 /// The first four run on every backend. [`Kernel::Modelled`] is work known only by its cost
@@ -30,12 +28,13 @@ pub enum Kernel {
         /// Rows and columns.
         n: u32,
     },
-    /// Work known by its cost alone: core cycles (whole GPU busy), then memory traffic.
+    /// Work known by its cost alone: arithmetic that fills the GPU, then memory traffic.
     Modelled {
-        /// Cycles of the core clock with all cores busy.
-        cycles: Cycles,
-        /// Memory traffic that does not overlap with them.
-        bytes: Bytes,
+        /// Floating-point operations at the device's peak rate (single precision, all cores); a
+        /// kernel that reaches half of the peak is given twice its own.
+        flops: f64,
+        /// Memory traffic that does not overlap with them. Unit: B.
+        bytes: f64,
     },
 }
 
