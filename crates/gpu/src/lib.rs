@@ -7,9 +7,11 @@
 //! A backend is one file in `backend/` and one line in `backend::TABLE`; the conformance suite
 //! walks that table.
 
+mod clock;
 mod device;
 mod error;
 
+pub use clock::Monotonic;
 pub use device::{Completion, Counters, Device, Queue, Ticket};
 pub use error::Error;
 
@@ -26,6 +28,11 @@ pub trait Backend: Send {
 
     /// The present.
     fn now(&self) -> Instant;
+
+    /// When the handle's instant 0 was on the clock that processes share; `None` in virtual time.
+    fn epoch(&self) -> Option<Monotonic> {
+        None
+    }
 
     /// Returns at `deadline` (or at once, if that is past).
     fn sleep_until(&mut self, deadline: Instant);
