@@ -30,6 +30,11 @@ pub enum Error {
 }
 
 impl Chip {
+    /// Names of the built-in chips, the default one first.
+    pub fn names() -> Vec<&'static str> {
+        vec!["m2"]
+    }
+
     /// A built-in chip (`m2`).
     ///
     /// # Errors
@@ -43,7 +48,7 @@ impl Chip {
                     .map(Hertz::mhz)
                     .to_vec(),
             }),
-            other => Err(Error::Unknown { name: other.into(), known: "m2".into() }),
+            other => Err(Error::Unknown { name: other.into(), known: Self::names().join(", ") }),
         }
     }
 

@@ -15,7 +15,7 @@ pub use clock::Monotonic;
 pub use device::{Completion, Counters, Device, Queue, Ticket};
 pub use error::Error;
 
-use everwarm_units::Instant;
+use everwarm_units::{Instant, PState};
 use everwarm_workload::Kernel;
 
 /// One process's handle on one device.
@@ -67,4 +67,18 @@ pub trait Backend: Send {
     /// # Errors
     /// [`Error::Lost`] when the device has gone.
     fn counters(&mut self) -> Result<Counters, Error>;
+
+    /// Holds the clock at `pstate` while the GPU is powered; `None` gives it back to the device.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where the clock can't be held, or not at that p-state.
+    fn pin(&mut self, pstate: Option<PState>) -> Result<(), Error> {
+        match pstate {
+            None => Ok(()),
+            Some(pstate) => Err(Error::Unsupported {
+                device: self.device().id.clone(),
+                what: format!("at a fixed clock ({pstate})"),
+            }),
+        }
+    }
 }

@@ -55,16 +55,7 @@ impl Machine {
     /// Commits a command buffer at `at`, which must not be before [`Machine::now`].
     pub fn commit(&mut self, at: Instant, queue: QueueId, kernel: &Kernel) -> BufferId {
         self.advance(at);
-        let span = Span::from_ms(match *kernel {
-            Kernel::Empty => 0.02,
-            Kernel::Fma { iterations, threads } if threads > 32 => {
-                0.02 + f64::from(iterations) * 0.00029
-            }
-            Kernel::Fma { iterations, .. } => 0.02 + f64::from(iterations) * 0.0000275,
-            Kernel::Stream { bytes } => 0.02 + bytes as f64 / 94e6,
-            Kernel::Matmul { n } => 0.02 + 6.0 * (f64::from(n) / 2048.0).powi(3),
-            Kernel::Modelled { flops, bytes } => 0.02 + flops / 2.863e9 + bytes / 94e6,
-        });
+        let span = self.execution(kernel, self.top());
         let gpu_start = self.free_at.max(at + Span::us(150));
         let gpu_end = gpu_start + span;
         self.free_at = gpu_end;
@@ -83,6 +74,35 @@ impl Machine {
             pstate,
         });
         buffer
+    }
+
+    /// How long `kernel` occupies the GPU (start to end) if it runs alone and wholly at `pstate`.
+    pub fn execution(&self, kernel: &Kernel, _pstate: PState) -> Span {
+        Span::from_ms(match *kernel {
+            Kernel::Empty => 0.02,
+            Kernel::Fma { iterations, threads } if threads > 32 => {
+                0.02 + f64::from(iterations) * 0.00029
+            }
+            Kernel::Fma { iterations, .. } => 0.02 + f64::from(iterations) * 0.0000275,
+            Kernel::Stream { bytes } => 0.02 + bytes as f64 / 94e6,
+            Kernel::Matmul { n } => 0.02 + 6.0 * (f64::from(n) / 2048.0).powi(3),
+            Kernel::Modelled { flops, bytes } => 0.02 + flops / 2.863e9 + bytes / 94e6,
+        })
+    }
+
+    /// Holds the clock at `pstate` whenever the GPU is powered, or with `None` gives it back to the
+    /// controller.
+    ///
+    /// # Panics
+    /// If the chip has no such p-state, or it is the off state.
+    pub fn pin(&mut self, pstate: Option<PState>) {
+        let valid = |p: PState| p != PState::OFF && p <= self.top();
+        assert!(pstate.is_none_or(valid), "{} has no p-state {pstate:?}", self.chip.name);
+    }
+
+    /// The fastest p-state.
+    pub fn top(&self) -> PState {
+        PState(self.chip.pstates.len() as u8)
     }
 
     /// When something observable may happen next; `None` while nothing is outstanding.
