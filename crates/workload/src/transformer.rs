@@ -1,0 +1,161 @@
+//! Prefill and decode of a transformer as a host program.
+//!
+//! A prompt is one or more passes over all blocks, a new token one pass; a pass is a run of equal
+//! command buffers a block and one for the output matrix. The host encodes each, keeps at most so
+//! many in flight, waits for the last and hands out the token.
+
+use crate::Kernel;
+use crate::host::{Op, Program, Seen};
+use crate::model::Cost;
+use crate::runtime::{Phase, Runtime};
+use everwarm_units::{Instant, Span};
+use std::collections::VecDeque;
+
+/// One pass over the model, as it is submitted.
+pub(crate) struct Pass {
+    block: Kernel,
+    blocks: u32,
+    head: Option<Kernel>,
+    in_flight: usize,
+    encode: Span,
+    finish: Span,
+}
+
+impl Pass {
+    /// The passes of a prompt; the last one gives the first token.
+    pub(crate) fn prefill(runtime: &Runtime, tokens: u32) -> Vec<Pass> {
+        let chunk = runtime.prefill.chunk;
+        let mut passes = Vec::new();
+        let mut done = 0;
+        while done < tokens.max(1) {
+            let rows = chunk.min(tokens.max(1) - done);
+            done += rows;
+            passes.push(Pass::new(runtime, &runtime.prefill, rows, done - rows, done >= tokens));
+        }
+        passes
+    }
+
+    /// The pass of one new token after `context` others.
+    pub(crate) fn decode(runtime: &Runtime, context: u32) -> Pass {
+        Pass::new(runtime, &runtime.decode, 1, context, true)
+    }
+
+    fn new(runtime: &Runtime, phase: &Phase, rows: u32, context: u32, last: bool) -> Pass {
+        let padded = rows.div_ceil(phase.tile) * phase.tile;
+        let kernel = |cost: Cost, parts: u32| {
+            let parts = f64::from(parts);
+            let traffic = cost.weights * phase.weight_traffic + cost.cache;
+            // A single row is a matrix-vector product: its arithmetic hides behind its traffic.
+            let flops = if padded == 1 { 0.0 } else { cost.flops / phase.efficiency };
+            Kernel::Modelled { flops: flops / parts, bytes: traffic / parts }
+        };
+        let model = &runtime.model;
+        // The output matrix always works on a single row.
+        let head = Kernel::Modelled {
+            flops: 0.0,
+            bytes: model.head().weights * runtime.decode.weight_traffic,
+        };
+        Pass {
+            block: kernel(model.layer(rows, padded, context), phase.buffers_per_layer),
+            blocks: model.layers * phase.buffers_per_layer,
+            head: last.then_some(head),
+            in_flight: phase.in_flight as usize,
+            encode: phase.encode,
+            finish: if last { phase.finish } else { Span::ZERO },
+        }
+    }
+
+    /// The host's operations, in order.
+    fn ops(&self) -> impl Iterator<Item = Op> + '_ {
+        let buffers = std::iter::repeat_n(self.block, self.blocks as usize).chain(self.head);
+        let submit = buffers.flat_map(|kernel| {
+            // The host encodes while earlier buffers run, then waits for a free place.
+            [Op::Pass(self.encode), Op::Wait(self.in_flight - 1), Op::Commit(kernel)]
+        });
+        let token = self.head.map(|_| [Op::Pass(self.finish), Op::Mark(Transformer::TOKEN)]);
+        submit.chain([Op::Wait(0)]).chain(token.into_iter().flatten())
+    }
+}
+
+/// A run of passes.
+pub struct Transformer {
+    passes: VecDeque<Pass>,
+    ops: VecDeque<Op>,
+}
+
+impl Transformer {
+    /// The mark after each token.
+    pub const TOKEN: &'static str = "token";
+
+    pub(crate) fn new(passes: Vec<Pass>) -> Self {
+        Transformer { passes: passes.into(), ops: VecDeque::new() }
+    }
+}
+
+impl Program for Transformer {
+    fn next(&mut self, _now: Instant, _seen: Option<&Seen>) -> Op {
+        if self.ops.is_empty()
+            && let Some(pass) = self.passes.pop_front()
+        {
+            self.ops.extend(pass.ops());
+        }
+        self.ops.pop_front().unwrap_or(Op::End)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Kernels and tokens of a program, ignoring time.
+    fn run(mut program: Box<dyn Program>) -> (Vec<Kernel>, usize) {
+        let (mut kernels, mut tokens) = (Vec::new(), 0);
+        loop {
+            match program.next(Instant::ZERO, None) {
+                Op::Commit(kernel) => kernels.push(kernel),
+                Op::Mark(_) => tokens += 1,
+                Op::End => return (kernels, tokens),
+                Op::Pass(_) | Op::PassUntil(_) | Op::Wait(_) => {}
+            }
+        }
+    }
+
+    fn totals(kernels: &[Kernel]) -> (f64, f64) {
+        kernels.iter().fold((0.0, 0.0), |(f, b), k| match k {
+            Kernel::Modelled { flops, bytes } => (f + flops, b + bytes),
+            other => panic!("{other:?} in a transformer"),
+        })
+    }
+
+    #[test]
+    fn a_prompt_costs_its_operations() {
+        let runtime = Runtime::built_in("mlx").unwrap();
+        let (kernels, tokens) = run(runtime.prefill(128));
+        assert_eq!((kernels.len(), tokens), (2 * 28 + 1, 1));
+        let (flops, _) = totals(&kernels);
+        // 2 operations a weight and token, the attention's share is below 1 % at this length.
+        let expected = 2.0 * 2.818e9 * 128.0 / runtime.prefill.efficiency;
+        assert!((flops / expected - 1.0).abs() < 0.01, "{flops} against {expected}");
+    }
+
+    #[test]
+    fn long_prompts_are_cut_into_chunks_of_the_same_total() {
+        let runtime = Runtime::built_in("llamacpp").unwrap();
+        let mut whole = runtime.clone();
+        whole.prefill.chunk = 4096;
+        let cut = totals(&run(runtime.prefill(2048)).0);
+        let uncut = totals(&run(whole.prefill(2048)).0);
+        assert!((cut.0 / uncut.0 - 1.0).abs() < 1e-9, "arithmetic does not depend on the cut");
+        assert!(cut.1 > 3.0 * uncut.1, "each chunk reads the weights again");
+    }
+
+    #[test]
+    fn an_answer_is_its_prompt_and_its_tokens() {
+        let runtime = Runtime::built_in("mlx").unwrap();
+        let (kernels, tokens) = run(runtime.respond(16, 5));
+        assert_eq!((kernels.len(), tokens), (57 + 4 * 29, 5));
+        let (flops, bytes) = totals(&run(runtime.decode(16, 1)).0);
+        assert_eq!(flops, 0.0, "a decode step is bound by its traffic");
+        assert!(bytes > runtime.model.bytes_per_token());
+    }
+}
