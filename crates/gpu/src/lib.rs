@@ -7,10 +7,12 @@
 //! A backend is one file in `backend/` and one line in `backend::TABLE`; the conformance suite
 //! walks that table.
 
+pub mod backend;
 mod clock;
 mod device;
 mod error;
 
+pub use backend::{default_device, devices, open};
 pub use clock::Monotonic;
 pub use device::{Completion, Counters, Device, Queue, Ticket};
 pub use error::Error;

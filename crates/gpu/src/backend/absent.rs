@@ -1,0 +1,39 @@
+//! Backends that this build does not have: their names, and why.
+
+use super::{Entry, Found};
+use crate::{Backend, Error};
+
+macro_rules! absent {
+    ($(#[$doc:meta])* $name:ident, $prefix:literal, $about:literal, $why:expr) => {
+        $(#[$doc])*
+        pub const $name: Entry = Entry {
+            prefix: $prefix,
+            about: $about,
+            hardware: true,
+            open: |id| refuse(id, $why),
+            list: || {
+                let id = concat!($prefix, ":0").to_owned();
+                vec![Found { id, state: Err($why.to_owned()) }]
+            },
+        };
+    };
+}
+
+absent! {
+    /// Apple GPUs.
+    METAL, "metal", "an Apple GPU: metal:0",
+    if cfg!(target_os = "macos") { "the Metal backend is not built yet" }
+    else { "needs macOS; the Metal backend is not built yet" }
+}
+absent! {
+    /// NVIDIA GPUs.
+    CUDA, "cuda", "an NVIDIA GPU: cuda:0", "the CUDA backend is not built yet"
+}
+absent! {
+    /// Anything with a Vulkan driver.
+    VULKAN, "vulkan", "a GPU with a Vulkan driver: vulkan:0", "the Vulkan backend is not built yet"
+}
+
+fn refuse(id: &str, why: &str) -> Result<Box<dyn Backend>, Error> {
+    Err(Error::NoDevice { id: id.to_owned(), why: format!("{why}; {}", super::what_exists()) })
+}

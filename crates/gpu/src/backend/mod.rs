@@ -1,0 +1,76 @@
+//! The backends there are, each one file beside this one and one line in [`TABLE`].
+//!
+//! A device id is `PREFIX:REST`; the prefix picks the backend, the rest is its own business. A
+//! backend that this build does not have still has its line, so that `everwarm devices` and a
+//! mistyped id can say why.
+
+mod absent;
+mod sim;
+mod socket;
+
+use crate::{Backend, Error};
+
+/// One kind of backend.
+pub struct Entry {
+    /// The part of an id before the colon.
+    pub prefix: &'static str,
+    /// What it drives, and the form of its ids.
+    pub about: &'static str,
+    /// True for real hardware, which is preferred where nothing was chosen.
+    pub hardware: bool,
+    /// Opens a device of this kind; takes the whole id.
+    pub open: fn(&str) -> Result<Box<dyn Backend>, Error>,
+    /// The devices of this kind that could be found, or why there are none.
+    pub list: fn() -> Vec<Found>,
+}
+
+/// A device that was looked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// As a user writes it.
+    pub id: String,
+    /// The maker's name, or why it can't be used.
+    pub state: Result<String, String>,
+}
+
+/// All backends; hardware first, because the default device is the first one found.
+pub const TABLE: &[Entry] = &[absent::METAL, absent::CUDA, absent::VULKAN, sim::ENTRY];
+
+/// Every device of every backend, those that can't be used with the reason.
+pub fn devices() -> Vec<Found> {
+    TABLE.iter().flat_map(|entry| (entry.list)()).collect()
+}
+
+/// The device that is taken where none was chosen: the first real one, else a simulated M2.
+pub fn default_device() -> String {
+    let hardware = TABLE.iter().filter(|e| e.hardware).flat_map(|e| (e.list)());
+    let usable = hardware.filter(|f| f.state.is_ok()).map(|f| f.id).next();
+    usable.unwrap_or_else(|| "sim:m2".to_owned())
+}
+
+/// Opens the device `id`.
+///
+/// # Errors
+/// [`Error::NoDevice`] says what exists instead, or what was missing.
+pub fn open(id: &str) -> Result<Box<dyn Backend>, Error> {
+    let unknown = |why: String| Error::NoDevice { id: id.to_owned(), why };
+    let Some((prefix, _)) = id.split_once(':') else {
+        return Err(unknown(format!("expected KIND:NAME; {}", what_exists())));
+    };
+    match TABLE.iter().find(|entry| entry.prefix == prefix) {
+        Some(entry) => (entry.open)(id),
+        None => Err(unknown(format!("there is no kind `{prefix}`; {}", what_exists()))),
+    }
+}
+
+/// "there are sim:m2, …", for error messages.
+fn what_exists() -> String {
+    let found = devices().into_iter().filter(|f| f.state.is_ok());
+    let ids: Vec<String> = found.map(|f| f.id).collect();
+    format!("there are {} (`everwarm devices` says why others are not)", ids.join(", "))
+}
+
+/// The part of an id after its first colon.
+fn rest(id: &str) -> &str {
+    id.split_once(':').map_or("", |(_, rest)| rest)
+}
