@@ -1,3 +1,64 @@
 //! Set-up, tests, tidy and benches of this workspace: `cargo xtask --help`.
+//!
+//! Knows the workspace from outside only (its files, `cargo metadata`, commands); no crate of it is
+//! a dependency, so it builds in seconds and runs when the rest doesn't compile.
 
-fn main() {}
+#![forbid(unsafe_code)]
+
+mod bench;
+mod report;
+mod setup;
+mod shell;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Set-up, tests, tidy and benches of everwarm's workspace.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Installs what the real-server tests need: a Python venv with pinned servers, and small models.
+    ///
+    /// Quick when all is there; made again when tools/real-servers/ has changed.
+    Setup {
+        /// Make it again, whatever is there.
+        #[arg(long)]
+        force: bool,
+    },
+    /// Runs all tests, or only the named steps.
+    Test {
+        /// Steps to run; all when none is named.
+        #[arg(value_enum)]
+        steps: Vec<test::Step>,
+    },
+    /// Checks the rules that neither compiler nor clippy can hold.
+    Tidy,
+    /// Times the claims check and the simulator, in release.
+    Bench,
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().task {
+        Task::Setup { force } => setup::print(force),
+        Task::Test { steps } => test::run(&steps),
+        Task::Tidy => tidy::print(),
+        Task::Bench => bench::run(),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! That `ARCHITECTURE.md` is true: it names each crate, and each invariant's test exists.
+
+use std::collections::BTreeSet;
+
+use super::source::Workspace;
+use super::{Finding, RULES};
+
+const MAP: &str = "ARCHITECTURE.md";
+const MARK: &str = "**Invariant:**";
+
+/// The map exists and names each crate by its folder or its name.
+pub fn crates(workspace: &Workspace) -> Vec<Finding> {
+    let Some(map) = workspace.file(MAP) else {
+        return vec![Finding::new(MAP, 0, "expected a map of the code")];
+    };
+    let unnamed = workspace.packages.iter().filter(|package| {
+        let short = package.name.trim_start_matches("everwarm-");
+        let names =
+            [format!("`{}`", package.folder), format!("`{}`", package.name), format!("`{short}`")];
+        !names.iter().any(|name| map.text.contains(name))
+    });
+    unnamed.map(|p| Finding::new(MAP, 0, format!("does not name `{}`", p.folder))).collect()
+}
+
+/// Each paragraph with an invariant names, in backticks, at least one test, and no test that isn't.
+pub fn invariants(workspace: &Workspace) -> Vec<Finding> {
+    let Some(map) = workspace.file(MAP) else { return Vec::new() };
+    let tests = test_names(workspace);
+    let mut findings = Vec::new();
+    for (line, paragraph) in paragraphs(&map.text) {
+        let quoted = paragraph.split('`').skip(1).step_by(2);
+        let last = |name: &str| name.rsplit("::").next().unwrap_or(name).to_owned();
+        if !quoted.map(last).any(|name| tests.contains(&name)) {
+            findings.push(Finding::new(MAP, line, "an invariant that names no existing test"));
+        }
+    }
+    findings
+}
+
+/// Each invariant, from its mark to the next mark or an empty line, and the line it begins at.
+fn paragraphs(text: &str) -> Vec<(usize, String)> {
+    let (mut found, mut open): (Vec<(usize, String)>, bool) = (Vec::new(), false);
+    for (index, line) in text.lines().enumerate() {
+        if line.contains(MARK) {
+            found.push((index + 1, String::new()));
+            open = true;
+        } else if line.trim().is_empty() {
+            open = false;
+        }
+        if open && let Some((_, paragraph)) = found.last_mut() {
+            paragraph.push_str(line);
+            paragraph.push('\n');
+        }
+    }
+    found
+}
+
+/// Names of all tests: functions under a test attribute or in a `proptest!`, and the rules of tidy.
+fn test_names(workspace: &Workspace) -> BTreeSet<String> {
+    let mut names: BTreeSet<String> = RULES.iter().map(|rule| rule.name.to_owned()).collect();
+    for file in workspace.rust("") {
+        let mut marked = false;
+        for line in file.text.lines().map(str::trim) {
+            let function = line.trim_start_matches("async ").strip_prefix("fn ");
+            match function.and_then(|rest| rest.split(['(', '<']).next()) {
+                Some(name) if marked => {
+                    names.insert(name.to_owned());
+                    marked = false;
+                }
+                Some(_) => {}
+                None => marked |= line.starts_with("#[test]") || line.starts_with("#[tokio::test"),
+            }
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::source::made_up;
+    use super::*;
+
+    #[test]
+    fn a_crate_off_the_map_is_found() {
+        assert_eq!(crates(&made_up(&[])).len(), 1);
+        let map = "`crates/sim`, `dvfs` and `everwarm-gpu`; the proxy\n";
+        let found = crates(&made_up(&[(MAP, map)]));
+        assert_eq!(found, [Finding::new(MAP, 0, "does not name `crates/proxy`")]);
+    }
+
+    #[test]
+    fn an_invariant_without_its_test_is_found() {
+        let source = ("crates/sim/src/a.rs", "    #[test]\n    fn time_is_kept() {\n");
+        let check = |map: &str, lines: &[usize]| {
+            let found = invariants(&made_up(&[source, (MAP, map)]));
+            assert_eq!(found.iter().map(|f| f.line).collect::<Vec<_>>(), lines, "{map}");
+        };
+        check("**Invariant:** time is kept\n(`sim::a::time_is_kept`).\n", &[]);
+        check("**Invariant:** core has no I/O (`core_has_no_io`).\n", &[]);
+        check("Text.\n\n**Invariant:** all is well (`all_is_well`).\n", &[3]);
+        check("**Invariant:** a\n\n`time_is_kept`\n", &[1]);
+    }
+}
