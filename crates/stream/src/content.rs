@@ -1,0 +1,148 @@
+//! What one event of an inference server says.
+//!
+//! Events are recognised by their shape: chat and text completions, responses and messages, the
+//! native streams of llama.cpp and Ollama. Whole (not streamed) answers have the same members and
+//! are read alike. Unknown members are nobody's fault.
+
+use serde_json::Value;
+
+/// What one event, or a whole answer, says; what it does not say is `None`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Facts {
+    /// It carries text of the answer: spoken, thought, or a tool call's arguments; not empty.
+    pub content: bool,
+    /// Why the answer ended, as the server words it.
+    pub finish: Option<String>,
+    /// Tokens of the prompt.
+    pub prompt_tokens: Option<u64>,
+    /// Tokens of the answer.
+    pub completion_tokens: Option<u64>,
+    /// The server's own error, in a stream that had begun well.
+    pub error: Option<String>,
+    /// The server's own timings (llama.cpp, the simulated server), as they are.
+    pub timings: Option<Value>,
+}
+
+/// Reads one event's data; `None` if it is not a JSON object (`[DONE]`, say).
+pub fn read(data: &[u8]) -> Option<Facts> {
+    let value: Value = serde_json::from_slice(data).ok()?;
+    let top = value.as_object()?;
+    let mut facts = Facts::default();
+    for choice in array(&value["choices"]) {
+        facts.choice(choice);
+    }
+    facts.native(&value);
+    facts.typed(&value);
+    // Usage stands at the top, or in the object that an event is about.
+    for holder in [&value, &value["message"], &value["response"]] {
+        facts.usage(&holder["usage"]);
+    }
+    facts.timings = top.get("timings").filter(|t| t.is_object()).cloned();
+    facts.error = top.get("error").filter(|e| !e.is_null()).map(error_text);
+    if facts.error.is_none() && !value["response"]["error"].is_null() {
+        facts.error = Some(error_text(&value["response"]["error"]));
+    }
+    Some(facts)
+}
+
+impl Facts {
+    /// A choice of a chat or text completion, streamed (`delta`) or whole (`message`).
+    fn choice(&mut self, choice: &Value) {
+        self.content |= text(&choice["text"]);
+        for said in [&choice["delta"], &choice["message"]] {
+            let spoken = ["content", "reasoning_content", "reasoning", "refusal"];
+            self.content |= spoken.iter().any(|member| spoken_in(&said[*member]));
+            self.content |= array(&said["tool_calls"]).any(|call| called(&call["function"]));
+            self.content |= called(&said["function_call"]);
+        }
+        self.finish(&choice["finish_reason"]);
+    }
+
+    /// The native streams of llama.cpp (`content`, `stop`) and Ollama (`message`, `response`,
+    /// `done`).
+    fn native(&mut self, value: &Value) {
+        self.content |= text(&value["content"]) || text(&value["response"]);
+        self.content |= text(&value["thinking"]);
+        if value["done"].is_boolean() {
+            let said = &value["message"];
+            self.content |= text(&said["content"]) || text(&said["thinking"]);
+            self.content |= array(&said["tool_calls"]).any(|call| called(&call["function"]));
+            self.finish(&value["done_reason"]);
+            self.count(&value["prompt_eval_count"], &value["eval_count"]);
+        }
+        if value["stop"] == Value::Bool(true) {
+            self.finish(&value["stop_type"]);
+            self.count(&value["tokens_evaluated"], &value["tokens_predicted"]);
+        }
+    }
+
+    /// Events with a `type`: responses and messages; and their whole answers.
+    fn typed(&mut self, value: &Value) {
+        match value["type"].as_str().unwrap_or_default() {
+            "content_block_delta" => {
+                let delta = &value["delta"];
+                let spoken = ["text", "thinking", "partial_json"];
+                self.content |= spoken.iter().any(|member| text(&delta[*member]));
+            }
+            "message_delta" => self.finish(&value["delta"]["stop_reason"]),
+            "message" => {
+                self.content |= array(&value["content"]).any(|block| text(&block["text"]));
+                self.finish(&value["stop_reason"]);
+            }
+            "response.completed" | "response.incomplete" | "response.failed" => {
+                self.finish(&value["response"]["status"]);
+            }
+            "error" if value["error"].is_null() => {
+                self.finish(&value["code"]);
+                self.finish.get_or_insert_with(|| "error".to_owned());
+            }
+            kind if kind.ends_with(".delta") => self.content |= text(&value["delta"]),
+            _ => {}
+        }
+        if value["object"] == "response" {
+            let blocks = array(&value["output"]).flat_map(|item| array(&item["content"]));
+            self.content |= { blocks }.any(|block| text(&block["text"]));
+            self.finish(&value["status"]);
+        }
+    }
+
+    fn usage(&mut self, usage: &Value) {
+        self.count(&usage["prompt_tokens"], &usage["completion_tokens"]);
+        self.count(&usage["input_tokens"], &usage["output_tokens"]);
+    }
+
+    fn count(&mut self, prompt: &Value, completion: &Value) {
+        self.prompt_tokens = prompt.as_u64().or(self.prompt_tokens);
+        self.completion_tokens = completion.as_u64().or(self.completion_tokens);
+    }
+
+    fn finish(&mut self, reason: &Value) {
+        if let Some(reason) = reason.as_str().filter(|r| !r.is_empty()) {
+            self.finish = Some(reason.to_owned());
+        }
+    }
+}
+
+fn array(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+fn text(value: &Value) -> bool {
+    value.as_str().is_some_and(|s| !s.is_empty())
+}
+
+/// A string, or parts with a `text`.
+fn spoken_in(value: &Value) -> bool {
+    text(value) || array(value).any(|part| text(&part["text"]))
+}
+
+/// A tool's name or arguments: whatever of the call the model has said so far.
+fn called(function: &Value) -> bool {
+    let arguments = &function["arguments"];
+    text(&function["name"]) || text(arguments) || arguments.as_object().is_some()
+}
+
+fn error_text(error: &Value) -> String {
+    let said = error["message"].as_str().or(error.as_str());
+    said.map_or_else(|| error.to_string(), str::to_owned)
+}
