@@ -1,11 +1,33 @@
 //! The firmware performance controller and the chip catalogue.
 //!
 //! A [`Chip`] is data (`chips/*.toml`: operating points, controller parameters, wake costs, power,
-//! each with its source). The controller is a state machine over sampling periods; it sees
+//! each with its source). The [`Controller`] is a state machine over sampling periods; it sees
 //! utilisation, never a command buffer or an experiment.
 
 #![forbid(unsafe_code)]
 
+mod catalogue;
 mod chip;
+mod controller;
+mod file;
 
-pub use chip::{Chip, Error};
+pub use chip::{
+    Chip, ControllerParameters, HostCosts, KernelCosts, OperatingPoint, Power, WakeCosts, WakeStart,
+};
+pub use controller::{Controller, Sample};
+
+/// Why a chip can't be used.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Error {
+    /// No built-in chip of that name.
+    #[error("no chip `{name}`; there are {known}")]
+    Unknown {
+        /// As asked.
+        name: String,
+        /// The built-in ones.
+        known: String,
+    },
+    /// A chip file's text is wrong.
+    #[error("{0}")]
+    Invalid(String),
+}

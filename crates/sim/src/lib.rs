@@ -11,6 +11,10 @@
 #![forbid(unsafe_code)]
 
 mod machine;
+mod meter;
+mod queue;
+mod window;
+mod work;
 
 pub use machine::Machine;
 

@@ -1,33 +1,68 @@
-//! The event engine. (A first version: one clock, queues in commit order.)
+//! The event engine.
+//!
+//! Five things happen: a buffer starts, a buffer ends, the controller samples, the GPU is gated, and
+//! a commit wakes it. Between them nothing changes but what can be integrated exactly, so the only
+//! tick is the controller's own. All arithmetic on time is in integer nanoseconds.
 
+use crate::meter::Meter;
+use crate::queue::{self, Pending, Queue, Running};
+use crate::window::Window;
+use crate::work::{Progress, Rates, Work};
 use crate::{BufferId, Completion, Counters, QueueId};
-use everwarm_dvfs::Chip;
+use everwarm_dvfs::{Chip, Controller};
 use everwarm_units::{Instant, Joules, PState, Span};
 use everwarm_workload::Kernel;
 use std::collections::VecDeque;
 
 /// A simulated GPU.
+#[derive(Clone, Debug)]
 pub struct Machine {
     chip: Chip,
-    now: Instant,
-    queues: u32,
+    controller: Controller,
+    meter: Meter,
+    window: Window,
+    queues: Vec<Queue>,
+    completions: VecDeque<Completion>,
+    now: u64,
+    /// The next sample; `None` while gated.
+    sample_at: Option<u64>,
+    /// Since when nothing runs; `None` while something does, and before the first work.
+    idle_since: Option<u64>,
+    running_since: Option<u64>,
+    gated_at: Option<u64>,
+    /// Earliest start of any buffer: a wake is in progress until then.
+    awake_at: u64,
+    /// The next buffer to start is the first one after gating, and pays this stall.
+    first_after_wake: Option<u64>,
+    memory_ready: u64,
+    pinned: Option<PState>,
+    queues_opened: u32,
     buffers: u64,
-    free_at: Instant,
-    busy: Span,
-    pending: VecDeque<Completion>,
+    turns: u64,
 }
 
 impl Machine {
-    /// A machine at time 0, idle since long before.
+    /// A machine at time 0, gated and idle since long before.
     pub fn new(chip: Chip) -> Self {
         Machine {
-            chip,
-            now: Instant::ZERO,
-            queues: 0,
+            controller: Controller::new(&chip),
+            meter: Meter::new(&chip),
+            window: Window::new(chip.controller.credited_gap),
+            queues: Vec::new(),
+            completions: VecDeque::new(),
+            now: 0,
+            sample_at: None,
+            idle_since: None,
+            running_since: None,
+            gated_at: None,
+            awake_at: 0,
+            first_after_wake: None,
+            memory_ready: 0,
+            pinned: None,
+            queues_opened: 0,
             buffers: 0,
-            free_at: Instant::ZERO,
-            busy: Span::ZERO,
-            pending: VecDeque::new(),
+            turns: 0,
+            chip,
         }
     }
 
@@ -38,56 +73,58 @@ impl Machine {
 
     /// The present.
     pub fn now(&self) -> Instant {
-        self.now
+        Instant::from_nanos(self.now)
     }
 
     /// Opens a queue.
     pub fn open_queue(&mut self) -> QueueId {
-        self.queues += 1;
-        QueueId(self.queues - 1)
+        let id = QueueId(self.queues_opened);
+        self.queues_opened += 1;
+        self.queues.push(Queue::new(id));
+        id
     }
 
     /// Closes a queue; what it has committed still runs, its completions are dropped.
     pub fn close_queue(&mut self, queue: QueueId) {
-        self.pending.retain(|c| c.queue != queue);
+        self.completions.retain(|c| c.queue != queue);
+        if let Some(found) = self.queues.iter_mut().find(|q| q.id == queue) {
+            found.closed = true;
+        }
+        self.forget_drained_queues();
     }
 
-    /// Commits a command buffer at `at`, which must not be before [`Machine::now`].
+    /// Commits a command buffer at `at`; an instant before [`Machine::now`] counts as now.
+    ///
+    /// # Panics
+    /// If the machine has no such open queue.
     pub fn commit(&mut self, at: Instant, queue: QueueId, kernel: &Kernel) -> BufferId {
         self.advance(at);
-        let span = self.execution(kernel, self.top());
-        let gpu_start = self.free_at.max(at + Span::us(150));
-        let gpu_end = gpu_start + span;
-        self.free_at = gpu_end;
-        self.busy += span;
-        let buffer = BufferId(self.buffers);
+        let now = self.now;
+        let work = Work::of(kernel, &self.chip);
+        let host = &self.chip.host;
+        let ready = now + host.commit_to_start.as_nanos();
+        let mut known = now + host.commit_to_firmware.as_nanos();
+        if self.sample_at.is_none() {
+            self.wake();
+            known = now;
+        }
+        let id = BufferId(self.buffers);
         self.buffers += 1;
-        let observed = gpu_end + Span::us(140);
-        let pstate = PState(8);
-        self.pending.push_back(Completion {
-            buffer,
-            queue,
-            committed: at,
-            gpu_start,
-            gpu_end,
-            observed,
-            pstate,
-        });
-        buffer
+        let ready = ready.max(self.awake_at);
+        let found = self.queues.iter_mut().find(|q| q.id == queue && !q.closed);
+        let found = found.unwrap_or_else(|| panic!("{queue:?} is not open"));
+        found.pending.push_back(Pending { id, committed: now, known, ready, work });
+        id
     }
 
     /// How long `kernel` occupies the GPU (start to end) if it runs alone and wholly at `pstate`.
-    pub fn execution(&self, kernel: &Kernel, _pstate: PState) -> Span {
-        Span::from_ms(match *kernel {
-            Kernel::Empty => 0.02,
-            Kernel::Fma { iterations, threads } if threads > 32 => {
-                0.02 + f64::from(iterations) * 0.00029
-            }
-            Kernel::Fma { iterations, .. } => 0.02 + f64::from(iterations) * 0.0000275,
-            Kernel::Stream { bytes } => 0.02 + bytes as f64 / 94e6,
-            Kernel::Matmul { n } => 0.02 + 6.0 * (f64::from(n) / 2048.0).powi(3),
-            Kernel::Modelled { flops, bytes } => 0.02 + flops / 2.863e9 + bytes / 94e6,
-        })
+    ///
+    /// # Panics
+    /// If the chip has no such p-state, or it is the off state.
+    pub fn execution(&self, kernel: &Kernel, pstate: PState) -> Span {
+        assert!(self.is_clocked(pstate), "{} has no p-state {pstate}", self.chip.name);
+        let rates = Rates::new(&self.chip, self.chip.clock(pstate), 0);
+        Span::ns(Progress::new(Work::of(kernel, &self.chip), 0).end(&rates))
     }
 
     /// Holds the clock at `pstate` whenever the GPU is powered, or with `None` gives it back to the
@@ -96,42 +133,252 @@ impl Machine {
     /// # Panics
     /// If the chip has no such p-state, or it is the off state.
     pub fn pin(&mut self, pstate: Option<PState>) {
-        let valid = |p: PState| p != PState::OFF && p <= self.top();
-        assert!(pstate.is_none_or(valid), "{} has no p-state {pstate:?}", self.chip.name);
+        let valid = pstate.is_none_or(|p| self.is_clocked(p));
+        assert!(valid, "{} has no p-state {pstate:?}", self.chip.name);
+        self.pinned = pstate;
+        if self.sample_at.is_some() {
+            self.switch(self.controller.pstate());
+        }
     }
 
     /// The fastest p-state.
     pub fn top(&self) -> PState {
-        PState(self.chip.pstates.len() as u8)
+        self.chip.top()
     }
 
     /// When something observable may happen next; `None` while nothing is outstanding.
     pub fn next_event(&self) -> Option<Instant> {
-        self.pending.front().map(|c| c.observed)
+        let observed = self.completions.front().map(|c| c.observed.as_nanos());
+        let engine = match self.queues.iter().all(Queue::is_drained) {
+            true => None,
+            false => self.next_engine_event(),
+        };
+        let next = observed.into_iter().chain(engine).min()?;
+        Some(Instant::from_nanos(next.max(self.now)))
     }
 
-    /// Lets time pass until `to`.
+    /// Lets time pass until `to`; nothing happens if that is past.
     pub fn advance(&mut self, to: Instant) {
+        let to = to.as_nanos();
+        while let Some(at) = self.next_engine_event().filter(|&at| at <= to) {
+            self.now = self.now.max(at);
+            self.step();
+        }
         self.now = self.now.max(to);
     }
 
     /// The next completion observed by now, in the order of observation.
     pub fn poll(&mut self) -> Option<Completion> {
-        self.pending.front().filter(|c| c.observed <= self.now)?;
-        self.pending.pop_front()
+        let now = self.now();
+        self.completions.pop_front_if(|c| c.observed <= now)
     }
 
     /// The counters now.
     pub fn counters(&self) -> Counters {
-        let mut residency = vec![Span::ZERO; 9];
-        residency[8] = self.now.since(Instant::ZERO);
-        Counters {
-            at: self.now,
-            residency,
-            gpu_energy: Joules::ZERO,
-            cpu_energy: Joules::ZERO,
-            pstate: PState(8),
-            busy: self.busy,
+        let (residency, mut gpu_energy) = self.meter.read(self.now);
+        for mut running in self.queues.iter().filter_map(|q| q.running) {
+            gpu_energy += self.spend(&mut running);
         }
+        let running = self.running_since.map_or(0, |since| self.now - since);
+        Counters {
+            at: self.now(),
+            residency,
+            gpu_energy,
+            cpu_energy: self.chip.host.submission_energy * self.buffers as f64,
+            pstate: self.meter.pstate(),
+            busy: Span::ns(self.meter.busy() + running),
+        }
+    }
+
+    fn is_clocked(&self, pstate: PState) -> bool {
+        pstate != PState::OFF && pstate <= self.top()
+    }
+
+    fn next_engine_event(&self) -> Option<u64> {
+        let queues = self.queues.iter().filter_map(Queue::next_event);
+        queues.chain(self.sample_at).chain(self.gate_at()).min()
+    }
+
+    /// When the GPU is gated if nothing is committed.
+    fn gate_at(&self) -> Option<u64> {
+        self.sample_at?;
+        let idle = self.idle_since.filter(|_| self.queues.iter().all(|q| q.pending.is_empty()))?;
+        Some(idle + self.chip.controller.idle_off_delay.as_nanos())
+    }
+
+    /// Everything that is due now, in a fixed order: ends free the GPU, the sample sets the clock
+    /// that a start then sees.
+    fn step(&mut self) {
+        self.end_buffers();
+        if self.sample_at.is_some_and(|at| at <= self.now) {
+            self.sample();
+        }
+        self.start_buffers();
+        if self.gate_at().is_some_and(|at| at <= self.now) {
+            self.gate();
+        }
+    }
+
+    fn end_buffers(&mut self) {
+        let now = self.now;
+        let mut ended = false;
+        for n in 0..self.queues.len() {
+            let Some(mut running) = self.queues[n].running.filter(|r| r.end <= now) else {
+                continue;
+            };
+            ended = true;
+            let energy = self.spend(&mut running);
+            self.meter.add_running(energy);
+            let queue = &mut self.queues[n];
+            queue.running = None;
+            queue.free_at = now + self.chip.host.buffer_gap.as_nanos();
+            if !queue.closed {
+                let observed = now + self.chip.host.completion_to_host.as_nanos();
+                self.completions.push_back(Completion {
+                    buffer: running.id,
+                    queue: queue.id,
+                    committed: Instant::from_nanos(running.committed),
+                    gpu_start: Instant::from_nanos(running.start),
+                    gpu_end: Instant::from_nanos(now),
+                    observed: Instant::from_nanos(observed),
+                    pstate: running.pstate,
+                });
+            }
+        }
+        if ended {
+            self.after_end();
+        }
+    }
+
+    fn after_end(&mut self) {
+        self.forget_drained_queues();
+        self.queues.iter_mut().for_each(|q| q.blocked = false);
+        if self.queues.iter().any(|q| q.running.is_some()) {
+            return;
+        }
+        if let Some(since) = self.running_since.take() {
+            self.meter.add_busy(self.now - since);
+        }
+        self.idle_since = Some(self.now);
+        if self.known_since().is_none_or(|at| at > self.now) {
+            self.window.vacate(self.now);
+        }
+    }
+
+    fn forget_drained_queues(&mut self) {
+        self.queues.retain(|q| !(q.closed && q.is_drained()));
+    }
+
+    /// Since when the firmware knows of a buffer that waits.
+    fn known_since(&self) -> Option<u64> {
+        self.queues.iter().filter_map(|q| q.pending.front().map(|p| p.known)).min()
+    }
+
+    /// Tells the window of work that the firmware has come to know of meanwhile.
+    fn note_occupied(&mut self) {
+        if self.window.is_occupied() {
+            return;
+        }
+        if let Some(known) = self.known_since().filter(|&at| at <= self.now) {
+            self.window.occupy(known);
+        }
+    }
+
+    fn sample(&mut self) {
+        self.note_occupied();
+        let sample = self.window.close(self.now);
+        let pstate = self.controller.sample(&sample);
+        self.sample_at = Some(self.now + self.chip.controller.sample_period.as_nanos());
+        self.switch(pstate);
+    }
+
+    fn start_buffers(&mut self) {
+        let beside_share = self.chip.kernels.beside_share;
+        while let Some(index) = queue::choose(&mut self.queues, self.now, beside_share) {
+            self.note_occupied();
+            self.turns += 1;
+            let queue = &mut self.queues[index];
+            queue.served = self.turns;
+            if let Some(pending) = queue.pending.pop_front() {
+                let running = self.begin(pending);
+                self.queues[index].running = Some(running);
+            }
+        }
+    }
+
+    fn begin(&mut self, pending: Pending) -> Running {
+        let now = self.now;
+        let mut work = pending.work;
+        if let Some(stall) = self.first_after_wake.take() {
+            work.fixed += stall as f64;
+            self.memory_ready = now + self.chip.wake.memory_ready.as_nanos();
+        }
+        self.idle_since = None;
+        self.running_since.get_or_insert(now);
+        let progress = Progress::new(work, now);
+        Running {
+            id: pending.id,
+            committed: pending.committed,
+            start: now,
+            pstate: self.meter.pstate(),
+            occupancy: work.occupancy,
+            progress,
+            metered: now,
+            end: progress.end(&self.rates()),
+        }
+    }
+
+    fn rates(&self) -> Rates {
+        Rates::new(&self.chip, self.chip.clock(self.meter.pstate()), self.memory_ready)
+    }
+
+    /// Brings `running` up to now; returns the energy that took.
+    fn spend(&self, running: &mut Running) -> Joules {
+        let computing = running.progress.run(self.now, &self.rates());
+        let ns = (self.now - running.metered) as f64;
+        running.metered = self.now;
+        self.meter.table.running(self.meter.pstate(), running.occupancy, ns, computing)
+    }
+
+    /// The clock changes (or is found unchanged) at this instant.
+    fn switch(&mut self, asked: PState) {
+        let pstate = self.pinned.unwrap_or(asked);
+        if pstate == self.meter.pstate() {
+            return;
+        }
+        for n in 0..self.queues.len() {
+            if let Some(mut running) = self.queues[n].running {
+                let energy = self.spend(&mut running);
+                self.meter.add_running(energy);
+                self.queues[n].running = Some(running);
+            }
+        }
+        self.meter.switch(self.now, pstate);
+        let rates = self.rates();
+        for running in self.queues.iter_mut().filter_map(|q| q.running.as_mut()) {
+            running.end = running.progress.end(&rates);
+        }
+    }
+
+    fn gate(&mut self) {
+        let last = self.window.close(self.now);
+        self.controller.power_off(&last);
+        self.sample_at = None;
+        self.gated_at = Some(self.now);
+        self.meter.switch(self.now, PState::OFF);
+    }
+
+    fn wake(&mut self) {
+        let now = self.now;
+        let wake = &self.chip.wake;
+        let idle = self.idle_since.map_or(Span::MAX, |since| Span::ns(now - since));
+        let off = self.gated_at.map_or(Span::MAX, |at| Span::ns(now - at));
+        let deep = idle >= wake.deep_idle_after;
+        self.awake_at = now + wake.latency(idle).as_nanos();
+        self.first_after_wake = Some(if deep { wake.deep_idle_stall.as_nanos() } else { 0 });
+        self.window.open(now);
+        self.sample_at = Some(now + self.chip.controller.sample_period.as_nanos());
+        let pstate = self.controller.power_on(off);
+        self.switch(pstate);
     }
 }

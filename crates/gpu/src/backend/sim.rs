@@ -85,7 +85,7 @@ struct Lane {
 
 impl Sim {
     fn new(id: &str, chip: Chip) -> Self {
-        let (name, pstates) = (chip.name.clone(), chip.pstates.clone());
+        let (name, pstates) = (chip.name.clone(), chip.clocks());
         let machine = Machine::new(chip);
         let device = Device {
             id: id.to_owned(),
@@ -188,8 +188,8 @@ impl Backend for Sim {
 
     fn counters(&mut self) -> Result<Counters, Error> {
         let counters = self.machine.counters();
-        let pstates = &self.machine.chip().pstates;
-        let clock = counters.pstate.index().checked_sub(1).map(|i| pstates[i]);
+        let powered = counters.pstate != PState::OFF;
+        let clock = powered.then(|| self.machine.chip().clock(counters.pstate));
         Ok(Counters {
             at: counters.at,
             residency: Some(counters.residency),

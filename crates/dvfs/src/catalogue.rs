@@ -1,0 +1,61 @@
+//! The built-in chips: one file and one line each.
+
+use crate::{Chip, Error};
+
+/// Name and text of each built-in chip, the default one first.
+const TABLE: [(&str, &str); 1] = [("m2", include_str!("../chips/m2.toml"))];
+
+impl Chip {
+    /// Names of the built-in chips, the default one first.
+    pub fn names() -> Vec<&'static str> {
+        TABLE.iter().map(|(name, _)| *name).collect()
+    }
+
+    /// A built-in chip (`m2`).
+    ///
+    /// # Errors
+    /// [`Error::Unknown`] lists the ones there are.
+    pub fn built_in(name: &str) -> Result<Chip, Error> {
+        let text = Self::built_in_text(name)?;
+        Ok(Chip::from_toml(text).unwrap_or_else(|e| panic!("the built-in chip {name}: {e}")))
+    }
+
+    /// The file of a built-in chip, to start one's own from.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`] lists the ones there are.
+    pub fn built_in_text(name: &str) -> Result<&'static str, Error> {
+        let found = TABLE.iter().find(|(known, _)| *known == name);
+        found
+            .map(|(_, text)| *text)
+            .ok_or_else(|| Error::Unknown { name: name.into(), known: Self::names().join(", ") })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_built_in_chip_reads_and_carries_its_name() {
+        for name in Chip::names() {
+            assert_eq!(Chip::built_in(name).unwrap().id, name);
+        }
+        let error = Chip::built_in("m9").unwrap_err().to_string();
+        assert_eq!(error, format!("no chip `m9`; there are {}", Chip::names().join(", ")));
+    }
+
+    #[test]
+    fn every_value_names_its_source() {
+        for (name, text) in TABLE {
+            for (n, line) in text.lines().enumerate() {
+                let is_value = line.contains(" = ") && !line.starts_with('#');
+                let opens = line.trim_end().ends_with('[');
+                let source = line.rsplit_once('#').map_or("", |(_, source)| source.trim());
+                let known = ["documented", "study ", "fitted", "guess"];
+                let named = known.iter().any(|k| source.starts_with(k));
+                assert!(!is_value || opens || named, "{name}.toml:{}: no source: {line}", n + 1);
+            }
+        }
+    }
+}
