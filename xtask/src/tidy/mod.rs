@@ -86,7 +86,7 @@ pub fn print() -> anyhow::Result<bool> {
         let findings = (rule.check)(&workspace);
         if !findings.is_empty() {
             well = false;
-            eprint!("{} is broken:\n{}", rule.name, listing(&findings));
+            print!("{} is broken:\n{}", rule.name, listing(&findings));
         }
     }
     if well {

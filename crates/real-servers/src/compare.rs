@@ -1,0 +1,100 @@
+//! What the client got against what the server sent, as the relay between saw it.
+//!
+//! Each check returns what differs, so that a test can also show that it finds a fault.
+
+use std::collections::BTreeSet;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+
+use crate::http::{Head, Response};
+use crate::relay::Relay;
+
+/// Headers that belong to one connection (RFC 9110, 7.6.1) and so may differ on each side.
+const HOP_BY_HOP: [&str; 8] = [
+    "connection",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Status, headers but hop-by-hop ones, and body are what the server sent, and it ended alike.
+///
+/// # Errors
+/// What differs.
+pub fn delivered_as_sent(got: &Response, sent: &Response) -> anyhow::Result<()> {
+    let status = |head: &Head| (head.status(), head.reason().to_owned());
+    let (one, other) = (status(&got.head), status(&sent.head));
+    ensure!(one == other, "status {one:?}, the server sent {other:?}");
+    let (one, other) = (end_to_end(&got.head), end_to_end(&sent.head));
+    ensure!(one == other, "headers {one:#?}, the server sent {other:#?}");
+    if got.body != sent.body {
+        let pairs = got.body.iter().zip(&sent.body);
+        let same = pairs.take_while(|(a, b)| a == b).count();
+        let lengths = (got.body.len(), sent.body.len());
+        bail!("bodies differ from byte {same} on; lengths (got, sent): {lengths:?}");
+    }
+    ensure!(
+        got.broken.is_some() == sent.broken.is_some(),
+        "the end: {:?}, the server's: {:?}",
+        got.broken,
+        sent.broken
+    );
+    Ok(())
+}
+
+/// Headers that go from end to end, sorted by name; those of one name keep their order.
+fn end_to_end(head: &Head) -> Vec<(String, String)> {
+    let named = head.headers.iter().filter(|(name, _)| name == "connection");
+    let named = named.flat_map(|(_, value)| value.split(','));
+    let named: BTreeSet<String> = named.map(|name| name.trim().to_ascii_lowercase()).collect();
+    let mut headers = head.headers.clone();
+    headers.retain(|(name, _)| !HOP_BY_HOP.contains(&name.as_str()) && !named.contains(name));
+    headers.sort_by(|(a, _), (b, _)| a.cmp(b));
+    headers
+}
+
+/// How much later than at the relay the body's bytes were at the client, at most.
+///
+/// # Errors
+/// When the client did not get what the relay saw.
+pub fn lateness(got: &Response, sent: &Response) -> anyhow::Result<Duration> {
+    let mut latest = Duration::ZERO;
+    for (at, length) in &sent.arrivals {
+        let had = got.had(*length).with_context(|| format!("byte {length} never came"))?;
+        latest = latest.max(had.saturating_duration_since(*at));
+    }
+    Ok(latest)
+}
+
+/// The client's side of a connection at the relay has ended since `left`, within `limit`.
+///
+/// # Errors
+/// When it has not, or later.
+pub fn gone_within(
+    relay: &Relay,
+    connection: usize,
+    left: Instant,
+    limit: Duration,
+) -> anyhow::Result<Duration> {
+    // Waits longer than the limit, to tell late from never.
+    let patience = left + limit + Duration::from_secs(3);
+    loop {
+        if let Some(end) = relay.client_end(connection) {
+            let took = end.saturating_duration_since(left);
+            ensure!(took <= limit, "gone after {took:?}, expected at most {limit:?}");
+            return Ok(took);
+        }
+        ensure!(
+            Instant::now() < patience,
+            "still there {:?} after the client left",
+            left.elapsed()
+        );
+        thread::sleep(Duration::from_micros(500));
+    }
+}
