@@ -11,6 +11,7 @@ pub mod backend;
 mod clock;
 mod device;
 mod error;
+pub mod wire;
 
 pub use backend::{default_device, devices, open};
 pub use clock::Monotonic;

@@ -1,17 +1,86 @@
 //! `everwarm sim-server`.
 
+use anyhow::Context;
+use clap::builder::PossibleValuesParser;
+use everwarm_sim_server::{CONTEXT_DEFAULT, Config, Handle, Signals, spawn};
+use everwarm_workload::Runtime;
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// A simulated GPU in real time behind an OpenAI-compatible API.
+///
+/// Prompts and answers run on a simulated GPU that keeps the wall clock's time, so that any client
+/// and any proxy meets the cold first tokens of a real one. Other processes share the GPU through
+/// a Unix socket, as device `sim:PATH`.
+///
+/// It serves /v1/chat/completions and /v1/completions (streamed and whole), /v1/models and
+/// /health, one request at a time, and never answers anything meaningful: only the number of
+/// tokens and their times are real. Words of up to 16 bytes are one token each; a chat message
+/// adds 3, the chat 1, so a single message of 12 words is a prompt of 16 tokens. Answers carry
+/// `timings` with the simulation's own times, and how late it ran (`late_p99_ms`).
+///
+/// When it is ready it prints one line; it ends on SIGINT (Ctrl-C) or SIGTERM.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:
+  everwarm sim-server                             an M2 running an MLX-like server on port 8080
+  everwarm sim-server --runtime llamacpp --listen 127.0.0.1:0 --json
+  everwarm sim-server --socket /tmp/m2.sock &
+  everwarm hold --device sim:/tmp/m2.sock         another process keeps the same GPU warm
+  curl http://127.0.0.1:8080/v1/chat/completions -d \\
+    '{\"messages\": [{\"role\": \"user\", \"content\": \"one two three\"}], \"max_tokens\": 8}'")]
 pub struct Args {
-    /// Print JSON instead of text.
+    /// The GPU to simulate: a built-in chip (`sim:m2`) or a chip file (`sim:FILE.toml`).
+    #[arg(long, value_name = "DEVICE", default_value = "sim:m2")]
+    device: String,
+
+    /// How prompts are submitted: `mlx` (waits for each command buffer) or `llamacpp` (commits
+    /// ahead).
+    #[arg(long, value_name = "NAME", default_value = "mlx", value_parser = runtimes())]
+    runtime: String,
+
+    /// Where to serve HTTP; port 0 takes any free one.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    listen: SocketAddr,
+
+    /// Where other processes find the GPU [default: a file in $XDG_RUNTIME_DIR or the folder for
+    /// temporary files].
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+
+    /// Tokens that a prompt and its answer may have together.
+    #[arg(long, value_name = "TOKENS", default_value_t = CONTEXT_DEFAULT,
+          value_parser = clap::value_parser!(u32).range(2..=1_048_576))]
+    context: u32,
+
+    /// Print the ready line as JSON: `{"url": …, "device": "sim:PATH"}`.
     #[arg(long)]
     json: bool,
 }
 
+fn runtimes() -> PossibleValuesParser {
+    PossibleValuesParser::new(Runtime::BUILT_IN.iter().map(|(name, _)| *name))
+}
+
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let _ = args.json;
-    anyhow::bail!("this command is still being written")
+    let Args { device, runtime, listen, socket, context, json } = args;
+    let runtime = Runtime::built_in(&runtime)?;
+    let signals = Signals::watch().context("can't watch for signals")?;
+    let handle = spawn(Config { device, runtime, listen, socket, context })?;
+    print_ready(&handle, json).context("can't print the ready line")?;
+    signals.wait();
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_ready(handle: &Handle, json: bool) -> std::io::Result<()> {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    if json {
+        let ready = serde_json::json!({"url": handle.url(), "device": handle.device()});
+        writeln!(out, "{ready}")?;
+    } else {
+        writeln!(out, "serving {} on {}", handle.url(), handle.device())?;
+    }
+    out.flush()
 }

@@ -63,6 +63,14 @@ pub fn open(id: &str) -> Result<Box<dyn Backend>, Error> {
     }
 }
 
+/// The chip of a simulated device in virtual time, for those who run its machine themselves.
+///
+/// # Errors
+/// [`Error::NoDevice`] if `id` is no such device.
+pub fn simulated_chip(id: &str) -> Result<everwarm_dvfs::Chip, Error> {
+    sim::chip_of(id)
+}
+
 /// "there are sim:m2, …", for error messages.
 fn what_exists() -> String {
     let found = devices().into_iter().filter(|f| f.state.is_ok());

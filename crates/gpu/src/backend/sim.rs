@@ -48,6 +48,17 @@ fn open(id: &str) -> Result<Box<dyn Backend>, Error> {
     Ok(Box::new(Sim::new(id, chip(id, rest)?)))
 }
 
+/// The chip of the device `id`, if it is one in virtual time.
+pub(super) fn chip_of(id: &str) -> Result<Chip, Error> {
+    match id.split_once(':') {
+        Some(("sim", rest)) if !is_socket(rest) => chip(id, rest),
+        _ => {
+            let why = "expected a chip to simulate, such as sim:m2 or sim:FILE.toml".to_owned();
+            Err(Error::NoDevice { id: id.to_owned(), why })
+        }
+    }
+}
+
 /// A path that is a socket, or could only be meant as one.
 fn is_socket(rest: &str) -> bool {
     use std::os::unix::fs::FileTypeExt;
