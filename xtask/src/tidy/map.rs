@@ -14,7 +14,7 @@ pub fn crates(workspace: &Workspace) -> Vec<Finding> {
         return vec![Finding::new(MAP, 0, "expected a map of the code")];
     };
     let unnamed = workspace.packages.iter().filter(|package| {
-        let short = package.name.trim_start_matches("everwarm-");
+        let short = package.folder.trim_start_matches("crates/");
         let names =
             [format!("`{}`", package.folder), format!("`{}`", package.name), format!("`{short}`")];
         !names.iter().any(|name| map.text.contains(name))

@@ -47,7 +47,7 @@ fn sources<'a>(workspace: &'a Workspace, package: &str) -> Vec<&'a File> {
     workspace.files.iter().filter(source).collect()
 }
 
-/// Each plug-in's file is named by the file that lists its folder, beyond the `mod` line.
+/// Each plug-in's file is used by the table of its folder, or by another plug-in there that is.
 pub fn plug_ins(workspace: &Workspace) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in workspace.rust("crates") {
@@ -57,9 +57,10 @@ pub fn plug_ins(workspace: &Workspace) -> Vec<Finding> {
         if !plug_in || stem == "mod" {
             continue;
         }
-        let tables = [format!("{folder}/mod.rs"), format!("{folder}.rs")];
-        let tables = tables.iter().filter_map(|path| workspace.file(path));
-        if !tables.into_iter().any(|table| lists(&table.text, stem)) {
+        let table = format!("{folder}.rs");
+        let beside = workspace.rust(folder).filter(|other| other.path != file.path);
+        let mut tables = beside.chain(workspace.file(&table));
+        if !tables.any(|table| lists(&table.text, stem)) {
             let what = format!("no table beside it names {stem}");
             findings.push(Finding::new(&file.path, 0, what));
         }
