@@ -84,13 +84,22 @@ impl Machine {
         id
     }
 
-    /// Closes a queue; what it has committed still runs, its completions are dropped.
+    /// Closes a queue, as when its process dies: the buffer that runs ends unheard, what waits
+    /// behind it never begins, and no more completions are told.
     pub fn close_queue(&mut self, queue: QueueId) {
         self.completions.retain(|c| c.queue != queue);
         if let Some(found) = self.queues.iter_mut().find(|q| q.id == queue) {
             found.closed = true;
+            found.pending.clear();
         }
         self.forget_drained_queues();
+        if self.queues.iter().all(|q| q.running.is_none()) && self.sample_at.is_some() {
+            // It may have been woken for work that is gone now.
+            self.idle_since.get_or_insert(self.now);
+            if self.window.is_occupied() && self.known_since().is_none_or(|at| at > self.now) {
+                self.window.vacate(self.now);
+            }
+        }
     }
 
     /// Commits a command buffer at `at`; an instant before [`Machine::now`] counts as now.

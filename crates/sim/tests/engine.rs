@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use everwarm_units::{Instant, PState, Span};
+use everwarm_units::{PState, Span};
 use everwarm_workload::Kernel;
 
 fn close(got: f64, expected: f64, tolerance: f64) {
@@ -112,13 +112,30 @@ fn energy_of_gpu_and_cpu() {
 }
 
 #[test]
-fn a_closed_queue_runs_out_unheard() {
+fn a_closed_queue_ends_what_runs_and_drops_the_rest() {
+    let mut rig = Rig::new(m2());
+    rig.machine.pin(Some(PState(8)));
+    let other = rig.machine.open_queue();
+    for _ in 0..10 {
+        rig.machine.commit(rig.now(), other, &alu(5.8));
+    }
+    rig.idle(4.0);
+    rig.machine.close_queue(other);
+    let done = rig.deep(&alu(0.58), 1);
+    let start = done[0].gpu_start.as_ms();
+    assert!((5.8..10.0).contains(&start), "it waited for one buffer of the ten: {start} ms");
+    rig.idle(100.0);
+    assert!(rig.machine.poll().is_none() && rig.machine.next_event().is_none());
+}
+
+#[test]
+fn a_gpu_that_was_woken_for_nothing_is_gated_again() {
     let mut rig = Rig::new(m2());
     let other = rig.machine.open_queue();
     rig.machine.commit(rig.now(), other, &alu(5.8));
     rig.machine.close_queue(other);
-    let done = rig.deep(&alu(0.58), 1);
-    assert!(done[0].gpu_start > Instant::ZERO + Span::ms(5), "it waited for the other queue");
     rig.idle(100.0);
-    assert!(rig.machine.poll().is_none() && rig.machine.next_event().is_none());
+    let counters = rig.machine.counters();
+    assert_eq!(counters.pstate, PState::OFF);
+    assert_eq!(counters.busy, Span::ZERO);
 }
