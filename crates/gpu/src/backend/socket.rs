@@ -119,8 +119,12 @@ impl SocketBackend {
 
     fn due(&self, state: &mut State) -> Option<Completion> {
         let now = self.now();
-        state.completions.front().filter(|c| c.observed <= now)?;
-        state.completions.pop_front()
+        let completion = state.completions.pop_front_if(|c| c.observed <= now)?;
+        // The place in the queue is free again once the host knows.
+        if let Some(in_flight) = state.in_flight.get_mut(completion.queue.0 as usize) {
+            *in_flight = in_flight.saturating_sub(1);
+        }
+        Some(completion)
     }
 }
 
@@ -304,9 +308,6 @@ fn read_all(mut reader: impl BufRead, shared: &Shared, epoch: Monotonic) {
         let mut state = shared.lock();
         match wire::parse(&line) {
             Ok(Reply::Completed(completed)) => {
-                if let Some(in_flight) = state.in_flight.get_mut(completed.queue as usize) {
-                    *in_flight = in_flight.saturating_sub(1);
-                }
                 state.completions.push_back(on_base(&completed, epoch, arrived));
             }
             Ok(Reply::Counters { number, counters }) => {

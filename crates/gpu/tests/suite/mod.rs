@@ -1,0 +1,154 @@
+//! The checks that every backend must pass. Who includes this file says on which devices:
+//! [`suite!`] makes one test of each check.
+
+use everwarm_gpu::{Backend, Completion, Error, open};
+use everwarm_units::{Instant, Span};
+use everwarm_workload::Kernel;
+
+/// One test of each check; `$on_devices` runs a check on the devices in question.
+macro_rules! suite {
+    ($on_devices:path) => {
+        suite! { $on_devices:
+            a_queue_runs_in_commit_order_on_one_time_base,
+            buffers_in_flight_are_limited_and_the_limit_is_told,
+            gpu_time_grows_with_the_work,
+            counters_never_go_back,
+            waiting_ends_at_its_deadline,
+            a_past_deadline_returns_at_once,
+            a_handle_can_be_dropped_with_work_in_flight
+        }
+    };
+    ($on_devices:path: $($check:ident),+) => {
+        $(#[test]
+        fn $check() {
+            $on_devices(suite::$check);
+        })+
+    };
+}
+
+/// Waits for `n` completions, for ten seconds at most.
+fn land(backend: &mut dyn Backend, n: usize) -> Vec<Completion> {
+    let deadline = backend.now() + Span::s(10);
+    let landed = (0..n).map(|i| {
+        let completion = backend.wait(deadline).expect("the device stays");
+        completion.unwrap_or_else(|| panic!("completion {i} of {n} came within 10 s"))
+    });
+    landed.collect()
+}
+
+fn fma(backend: &dyn Backend, span: Span) -> Kernel {
+    backend.device().fma(span, Kernel::FMA_THREADS)
+}
+
+pub fn a_queue_runs_in_commit_order_on_one_time_base(backend: &mut dyn Backend) {
+    let queue = backend.queue().unwrap();
+    let kernel = fma(backend, Span::us(500));
+    let before = backend.now();
+    let tickets: Vec<_> = (0..8).map(|_| backend.commit(queue, &kernel).unwrap()).collect();
+    let landed = land(backend, 8);
+    assert_eq!(landed.iter().map(|c| c.ticket).collect::<Vec<_>>(), tickets);
+    for c in &landed {
+        assert!(before <= c.committed && c.committed <= c.gpu_start, "{c:?}");
+        assert!(c.gpu_start < c.gpu_end && c.gpu_end <= c.observed, "{c:?}");
+        assert!(c.observed <= backend.now(), "{c:?}");
+    }
+    for pair in landed.windows(2) {
+        assert!(pair[0].gpu_end <= pair[1].gpu_start, "{pair:?} overlap");
+    }
+}
+
+pub fn buffers_in_flight_are_limited_and_the_limit_is_told(backend: &mut dyn Backend) {
+    let queue = backend.queue().unwrap();
+    let max = backend.device().in_flight_max;
+    for _ in 0..max {
+        backend.commit(queue, &Kernel::Empty).unwrap();
+    }
+    let error = backend.commit(queue, &Kernel::Empty).unwrap_err();
+    assert!(matches!(error, Error::Limit { limit, .. } if limit == max), "{error}");
+    assert!(error.to_string().contains(&max.to_string()), "{error}");
+    land(backend, 1);
+    backend.commit(queue, &Kernel::Empty).expect("one has landed, so one fits again");
+    land(backend, max);
+}
+
+pub fn gpu_time_grows_with_the_work(backend: &mut dyn Backend) {
+    let queue = backend.queue().unwrap();
+    let mut time = |ms| {
+        // Warmed up, so that the clock does not change under the comparison.
+        let kernel = fma(backend, Span::ms(ms));
+        // Several are in flight: a host that is held up for a moment must not cool it down.
+        for n in 0..600 / ms {
+            backend.commit(queue, &kernel).unwrap();
+            if n >= 8 {
+                land(backend, 1);
+            }
+        }
+        let last = *land(backend, 8).last().expect("eight have landed");
+        last.gpu_end.since(last.gpu_start).as_ms()
+    };
+    let (short, long) = (time(3), time(12));
+    assert!((3.0..5.0).contains(&(long / short)), "{short} ms and {long} ms");
+}
+
+pub fn counters_never_go_back(backend: &mut dyn Backend) {
+    let queue = backend.queue().unwrap();
+    let kernel = fma(backend, Span::ms(2));
+    let mut last = backend.counters().unwrap();
+    for step in 0..20 {
+        if step % 3 == 0 {
+            let later = backend.now() + Span::ms(5);
+            backend.sleep_until(later);
+        } else {
+            backend.commit(queue, &kernel).unwrap();
+            land(backend, 1);
+        }
+        let now = backend.counters().unwrap();
+        assert!(now.at > last.at);
+        assert!(now.gpu_energy >= last.gpu_energy, "{now:?} after {last:?}");
+        assert!(now.cpu_energy >= last.cpu_energy, "{now:?} after {last:?}");
+        if let (Some(now_in), Some(last_in)) = (&now.residency, &last.residency) {
+            assert!(now_in.iter().zip(last_in).all(|(n, l)| n >= l));
+            let gained = now_in.iter().copied().sum::<Span>().as_ms()
+                - last_in.iter().copied().sum::<Span>().as_ms();
+            let passed = now.at.since(last.at).as_ms();
+            assert!((gained - passed).abs() < 0.01 * passed + 0.01, "{gained} of {passed} ms");
+        }
+        last = now;
+    }
+}
+
+pub fn waiting_ends_at_its_deadline(backend: &mut dyn Backend) {
+    let queue = backend.queue().unwrap();
+    let deadline = backend.now() + Span::ms(3);
+    assert_eq!(backend.wait(deadline).unwrap(), None, "nothing was committed");
+    assert!(backend.now() >= deadline);
+    backend.commit(queue, &fma(backend, Span::ms(300))).unwrap();
+    let deadline = backend.now() + Span::ms(5);
+    assert_eq!(backend.wait(deadline).unwrap(), None, "300 ms of work don't end in 5");
+    assert!(backend.now() >= deadline);
+    assert!(backend.now() < deadline + Span::ms(250), "and the wait was not for the work");
+    assert_eq!(backend.poll().unwrap(), None);
+    land(backend, 1);
+}
+
+pub fn a_past_deadline_returns_at_once(backend: &mut dyn Backend) {
+    let later = backend.now() + Span::ms(2);
+    backend.sleep_until(later);
+    let now = backend.now();
+    backend.sleep_until(Instant::ZERO);
+    assert_eq!(backend.wait(Instant::ZERO).unwrap(), None);
+    assert!(backend.now() < now + Span::ms(200));
+}
+
+pub fn a_handle_can_be_dropped_with_work_in_flight(backend: &mut dyn Backend) {
+    let mut other = open(&backend.device().id).unwrap();
+    let queue = other.queue().unwrap();
+    let kernel = fma(other.as_ref(), Span::ms(5));
+    for _ in 0..4 {
+        other.commit(queue, &kernel).unwrap();
+    }
+    drop(other);
+    let queue = backend.queue().unwrap();
+    backend.commit(queue, &Kernel::Empty).expect("the device still serves others");
+    land(backend, 1);
+}
