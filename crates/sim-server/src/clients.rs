@@ -31,6 +31,13 @@ struct Client {
     opened: Counters,
 }
 
+impl Drop for Client {
+    fn drop(&mut self) {
+        // Its reader thread holds the connection too, and only reads: this ends both.
+        let _ = self.stream.shutdown(std::net::Shutdown::Both);
+    }
+}
+
 struct Lane {
     id: QueueId,
     in_flight: usize,
@@ -66,11 +73,9 @@ impl Clients {
     pub(crate) fn detach(&mut self, id: ClientId, machine: &mut Machine) {
         let Some(client) = self.clients.remove(&id) else { return };
         self.buffers.retain(|_, buffer| buffer.client != id);
-        for lane in client.queues {
+        for lane in &client.queues {
             machine.close_queue(lane.id);
         }
-        // Its reader thread, if it still reads, ends too.
-        let _ = client.stream.shutdown(std::net::Shutdown::Both);
     }
 
     /// Tells a client what it did wrong and drops it.
