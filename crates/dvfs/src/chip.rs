@@ -68,6 +68,20 @@ pub struct ControllerParameters {
     pub integral_gain: f64,
     /// An empty queue counts as busy for the boost if it is filled again within this time.
     pub credited_gap: Span,
+    /// Most that the integral term winds up to. Unit: output percent.
+    pub integral_limit_pct: f64,
+    /// Uninterrupted work of this length is a burst, which is boosted sooner.
+    pub burst: Span,
+    /// Periods of credited work before the boost, after a burst.
+    pub boost_periods_burst: f64,
+    /// Periods of credited work before the boost otherwise.
+    pub boost_periods: f64,
+    /// Periods from the first boost to the lasting one.
+    pub boost_periods_again: f64,
+    /// Share of the way to a boost's size that is gone in one period.
+    pub boost_rise: f64,
+    /// What remains of a boost a period after its end.
+    pub boost_fade: f64,
 }
 
 /// What a command buffer costs outside the GPU.

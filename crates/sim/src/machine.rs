@@ -111,15 +111,15 @@ impl Machine {
         let now = self.now;
         let work = Work::of(kernel, &self.chip);
         let host = &self.chip.host;
-        let ready = now + host.commit_to_start.as_nanos();
-        let mut known = now + host.commit_to_firmware.as_nanos();
+        let (to_start, to_firmware) = (host.commit_to_start, host.commit_to_firmware);
         if self.sample_at.is_none() {
             self.wake();
-            known = now;
         }
         let id = BufferId(self.buffers);
         self.buffers += 1;
-        let ready = ready.max(self.awake_at);
+        let ready = (now + to_start.as_nanos()).max(self.awake_at);
+        // Known as long before its start as with a GPU that is awake: a wake is not utilisation.
+        let known = ready - to_start.saturating_sub(to_firmware).as_nanos();
         let found = self.queues.iter_mut().find(|q| q.id == queue && !q.closed);
         let found = found.unwrap_or_else(|| panic!("{queue:?} is not open"));
         found.pending.push_back(Pending { id, committed: now, known, ready, work });

@@ -15,6 +15,10 @@ pub(crate) struct Window {
     start: u64,
     occupied_since: Option<u64>,
     occupied: u64,
+    /// The longest stretch without a gap that ended in this window.
+    stretch: u64,
+    /// No work has come since power-on.
+    waking: bool,
     /// Start of the current empty stretch.
     empty_since: u64,
     /// Up to where the current empty stretch is charged.
@@ -29,6 +33,8 @@ impl Window {
             start: 0,
             occupied_since: None,
             occupied: 0,
+            stretch: 0,
+            waking: false,
             empty_since: 0,
             charged_to: 0,
             charged: 0,
@@ -42,13 +48,15 @@ impl Window {
     /// The GPU gets power at `now`; the first window begins.
     pub(crate) fn open(&mut self, now: u64) {
         *self = Window { start: now, empty_since: now, charged_to: now, ..self.clone() };
-        (self.occupied, self.charged, self.occupied_since) = (0, 0, None);
+        self.waking = true;
+        (self.occupied, self.stretch, self.charged, self.occupied_since) = (0, 0, 0, None);
     }
 
     /// The firmware has work from `at` on.
     pub(crate) fn occupy(&mut self, at: u64) {
         let at = at.max(self.empty_since);
         self.charge(at);
+        self.waking = false;
         self.occupied_since = Some(at);
     }
 
@@ -56,6 +64,7 @@ impl Window {
     pub(crate) fn vacate(&mut self, now: u64) {
         if let Some(since) = self.occupied_since.take() {
             self.occupied += now - since.max(self.start);
+            self.stretch = self.stretch.max(now - since);
         }
         (self.empty_since, self.charged_to) = (now, now);
     }
@@ -63,7 +72,10 @@ impl Window {
     /// Ends the window at `now` and begins the next.
     pub(crate) fn close(&mut self, now: u64) -> Sample {
         match self.occupied_since {
-            Some(since) => self.occupied += now - since.max(self.start),
+            Some(since) => {
+                self.occupied += now - since.max(self.start);
+                self.stretch = self.stretch.max(now - since);
+            }
             None => self.charge(now),
         }
         let length = now - self.start;
@@ -71,14 +83,16 @@ impl Window {
             window: Span::ns(length),
             occupied: Span::ns(self.occupied),
             credited: Span::ns(length.saturating_sub(self.charged)),
+            stretch: Span::ns(self.stretch),
         };
-        (self.start, self.occupied, self.charged) = (now, 0, 0);
+        (self.start, self.occupied, self.stretch, self.charged) = (now, 0, 0, 0);
         sample
     }
 
-    /// Charges the empty stretch up to `now` if it is too long to be credited.
+    /// Charges the empty stretch up to `now` if it is too long to be credited. A wake is nobody's
+    /// idleness.
     fn charge(&mut self, now: u64) {
-        if now - self.empty_since > self.credited_gap {
+        if !self.waking && now - self.empty_since > self.credited_gap {
             self.charged += now - self.charged_to;
             self.charged_to = now;
         }

@@ -74,7 +74,7 @@ fn gating_costs_what_it_costs() {
 fn a_queued_buffer_hides_the_round_trip() {
     let mut rig = Rig::new(m2());
     let sync = rig.sync(&alu(0.58), 10, 0.0);
-    gaps(&sync).into_iter().for_each(|gap| close(gap, 0.29, 1e-6));
+    gaps(&sync).into_iter().for_each(|gap| close(gap, 0.3, 1e-6));
     for delay in [0.0, 0.125, 0.5] {
         let all = rig.in_flight(&alu(0.58), 4, 100.0, delay);
         close(median(gaps(&all)), 0.05, 0.02);

@@ -1,6 +1,8 @@
 //! A host thread in a dozen lines, for the tests of the machine.
 #![allow(dead_code)]
 
+pub mod study;
+
 use everwarm_dvfs::Chip;
 use everwarm_sim::{Completion, Machine, QueueId};
 use everwarm_units::{Instant, PState, Span};
