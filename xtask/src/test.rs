@@ -163,7 +163,7 @@ fn may_skip() -> bool {
 
 /// Builds the binary under test, in the profile of the tests.
 fn everwarm() -> anyhow::Result<PathBuf> {
-    shell::run(shell::cargo().args(["build", "--quiet", "--workspace", "--bins"]))?;
+    shell::run(shell::cargo().args(["build", "--quiet", "--workspace", "--all-targets"]))?;
     let metadata = ["metadata", "--format-version", "1", "--no-deps", "--offline"];
     let metadata = shell::output(shell::cargo().args(metadata))?;
     let metadata: serde_json::Value = serde_json::from_str(&metadata)?;
