@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use crate::http::{Reader, Request, Response};
+use crate::http::{Head, Reader, Request, Response};
 
 /// The longest that a test waits for anything to come.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -67,6 +67,22 @@ impl Client {
         enough: impl Fn(&[u8]) -> bool,
     ) -> anyhow::Result<Response> {
         self.reader.response_until(method, enough)
+    }
+
+    /// The next head, be it an interim one.
+    ///
+    /// # Errors
+    /// When no whole head comes.
+    pub fn interim(&mut self) -> anyhow::Result<Head> {
+        self.reader.head()
+    }
+
+    /// Everything that yet comes, with its framing.
+    ///
+    /// # Errors
+    /// When the connection ends by a reset; what came before is in `bytes`.
+    pub fn rest(&mut self, bytes: &mut Vec<u8>) -> anyhow::Result<()> {
+        self.reader.rest(bytes)
     }
 
     /// Sends a request and reads its answer.

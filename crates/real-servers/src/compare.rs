@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 
-use crate::http::{Head, Response};
-use crate::relay::Relay;
+use crate::http::{Head, Request, Response};
+use crate::relay::{Recorded, Relay};
 
 /// Headers that belong to one connection (RFC 9110, 7.6.1) and so may differ on each side.
 const HOP_BY_HOP: [&str; 8] = [
@@ -45,6 +45,26 @@ pub fn delivered_as_sent(got: &Response, sent: &Response) -> anyhow::Result<()> 
         got.broken,
         sent.broken
     );
+    Ok(())
+}
+
+/// Method, path, headers but hop-by-hop ones, and body reached the server as the client gave them.
+///
+/// The host may be the server's, and a proxy may say more (`Forwarded`, say), but not less.
+///
+/// # Errors
+/// What differs.
+pub fn asked_as_given(given: &Request, carried: &Recorded) -> anyhow::Result<()> {
+    let (head, body) = carried.request()?;
+    let line = format!("{} {} HTTP/", given.method, given.path);
+    ensure!(head.start.starts_with(&line), "asked {:?}, given {line:?}", head.start);
+    for (name, value) in &given.headers {
+        let name = name.to_ascii_lowercase();
+        let hop_by_hop = HOP_BY_HOP.contains(&name.as_str());
+        let there = head.headers.iter().any(|(n, v)| *n == name && v == value);
+        ensure!(there || hop_by_hop, "{name}: {value} is not in {:#?}", head.headers);
+    }
+    ensure!(body == given.body, "a body of {} bytes, given {}", body.len(), given.body.len());
     Ok(())
 }
 

@@ -156,7 +156,41 @@ impl<S: Source> Reader<S> {
         Ok(response)
     }
 
-    fn head(&mut self) -> anyhow::Result<Head> {
+    /// A request: its head and its body without framing.
+    ///
+    /// # Errors
+    /// When it isn't whole.
+    pub fn request(&mut self) -> anyhow::Result<(Head, Vec<u8>)> {
+        let head = self.head()?;
+        let framing = match head.value("transfer-encoding").or(head.value("content-length")) {
+            Some(_) => framing("POST", &Head { start: "HTTP/1.1 200".into(), ..head.clone() })?,
+            None => Framing::Length(0),
+        };
+        let (head_at, body, arrivals) = (self.at, Vec::new(), Vec::new());
+        let mut message =
+            Response { interim: Vec::new(), head, head_at, body, arrivals, broken: None };
+        self.body(framing, &mut message, &|_| false)?;
+        Ok((message.head, message.body))
+    }
+
+    /// Everything that yet comes, as it is on the wire.
+    ///
+    /// # Errors
+    /// What the source says; what came before is in `bytes`.
+    pub fn rest(&mut self, bytes: &mut Vec<u8>) -> anyhow::Result<()> {
+        loop {
+            bytes.append(&mut self.held);
+            if !self.fill()? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The next head.
+    ///
+    /// # Errors
+    /// When the source ends before it does.
+    pub fn head(&mut self) -> anyhow::Result<Head> {
         let mut head = Head { start: self.line().context("no head")?, headers: Vec::new() };
         loop {
             let line = self.line().with_context(|| format!("after {:?}", head.start))?;

@@ -18,7 +18,7 @@ mod relay;
 mod servers;
 
 pub use client::{Client, reset, send};
-pub use compare::{delivered_as_sent, gone_within, lateness};
+pub use compare::{asked_as_given, delivered_as_sent, gone_within, lateness};
 pub use http::{Head, Piece, Request, Response, Source};
 pub use process::{Guard, free_address};
 pub use relay::{Fault, Mark, Recorded, Relay};

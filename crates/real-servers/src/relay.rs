@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 
-use crate::http::{Piece, Reader, Response, Source};
+use crate::http::{Head, Piece, Reader, Response, Source};
 
 /// What a relay does wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub struct Recorded {
     /// Which connection, from 0 in the order of opening.
     pub connection: usize,
     /// What the client's side (the proxy) sent.
-    pub request: Vec<u8>,
+    pub sent: Vec<u8>,
     pieces: Vec<Piece>,
 }
 
@@ -73,6 +73,15 @@ impl Recorded {
     /// When it has no whole head.
     pub fn response(&self, method: &str) -> anyhow::Result<Response> {
         Reader::new(self.pieces.clone().into_iter()).response(method)
+    }
+
+    /// What the client's side sent, read as a request: its head, and its body without framing.
+    ///
+    /// # Errors
+    /// When it isn't whole.
+    pub fn request(&self) -> anyhow::Result<(Head, Vec<u8>)> {
+        let piece = Piece { at: Instant::now(), bytes: self.sent.clone() };
+        Reader::new(vec![piece].into_iter()).request()
     }
 }
 
@@ -136,11 +145,11 @@ impl Relay {
         let record = lock(&self.record);
         let recorded = record.iter().enumerate().map(|(connection, carried)| {
             let (requests, responses) = mark.0.get(connection).copied().unwrap_or_default();
-            let request = after(&carried.requests, requests);
-            let request = request.into_iter().flat_map(|piece| piece.bytes).collect();
-            Recorded { connection, request, pieces: after(&carried.responses, responses) }
+            let sent = after(&carried.requests, requests);
+            let sent = sent.into_iter().flat_map(|piece| piece.bytes).collect();
+            Recorded { connection, sent, pieces: after(&carried.responses, responses) }
         });
-        recorded.filter(|r| !r.request.is_empty() || !r.pieces.is_empty()).collect()
+        recorded.filter(|r| !r.sent.is_empty() || !r.pieces.is_empty()).collect()
     }
 
     /// When the client's side of a connection ended, by FIN or reset.

@@ -41,6 +41,11 @@ fn llama_answers_pass_unchanged() {
         Request::post("/v1/chat/completions", "{\"messages\": [").header(origin.0, origin.1),
         Request::post("/v1/chat/completions", ""),
         Request::post("/v1/chat/completions", "{\"stream\": true}"),
+        // More than the context holds, and more than any buffer on the way.
+        Request::post(
+            "/v1/completions",
+            &format!("{{\"prompt\": \"{}\"}}", " river".repeat(500_000)),
+        ),
         Request::post("/v1/embeddings", "{\"input\": \"river\"}"),
         Request::post("/tokenize", "{\"content\": \" river maple\"}"),
         Request { version: "1.0", ..Request::post("/v1/chat/completions", &ask(8, false)) },
@@ -159,6 +164,41 @@ fn is_down(proxy: &Proxy, server: SocketAddr, request: &Request) {
     assert_eq!(got.head.status(), 502);
     let text = got.text();
     assert!(text.contains(&server.to_string()), "names no server: {text}");
+}
+
+#[test]
+#[ignore = "needs llama-server: cargo xtask test"]
+fn llama_that_dies_in_a_stream_is_no_proper_end() {
+    let mut behind = Behind::new(slow(1), "");
+    let mut client = Client::connect(behind.proxy.address).expect("the proxy listens");
+    client.send(&Request::post("/v1/chat/completions", &ask(400, true))).expect("sent");
+    client.response_until("POST", |body| body.len() > 400).expect("it streams");
+    let begun = Instant::now();
+    behind.kill_server();
+    let mut rest = Vec::new();
+    // A chunked body that has ended properly ends with an empty chunk.
+    let ended = client.rest(&mut rest).is_ok() && rest.ends_with(b"0\r\n\r\n");
+    assert!(!ended, "the client takes half an answer for a whole one");
+    assert!(begun.elapsed() < Duration::from_secs(2), "told after {:?}", begun.elapsed());
+}
+
+#[test]
+#[ignore = "needs llama-server: cargo xtask test"]
+fn llama_says_continue_before_a_body() {
+    let behind = tiny();
+    let request = Request::post("/v1/chat/completions", &ask(4, false));
+    let request = request.header("Expect", "100-continue");
+    let bytes = request.bytes("proxy");
+    let (head, body) = bytes.split_at(bytes.len() - request.body.len());
+    let mark = behind.relay.mark();
+    let mut client = Client::connect(behind.proxy.address).expect("the proxy listens");
+    client.send_raw(head).expect("sent");
+    let said = client.interim().expect("a word before the body");
+    assert_eq!(said.status(), 100, "{}", said.start);
+    client.send_raw(body).expect("sent");
+    let got = client.response("POST").expect("an answer");
+    let sent = behind.relay.since(&mark).and_then(|recorded| recorded.response("POST"));
+    delivered_as_sent(&got, &sent.expect("a recorded answer")).expect("the same on both sides");
 }
 
 #[test]

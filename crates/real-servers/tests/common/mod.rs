@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use everwarm_real_servers::{
-    Client, Proxy, Relay, Request, Response, Server, delivered_as_sent, gone_within, python, reset,
-    send,
+    Client, Proxy, Relay, Request, Response, Server, asked_as_given, delivered_as_sent,
+    gone_within, python, reset, send,
 };
 
 /// The longest that a client which left may still be there for the server.
@@ -20,7 +20,7 @@ pub struct Behind {
     pub proxy: Proxy,
     /// The relay between proxy and server.
     pub relay: Relay,
-    _server: Server,
+    server: Option<Server>,
 }
 
 impl Behind {
@@ -33,7 +33,12 @@ impl Behind {
     pub fn with(server: Server, flags: &str) -> Self {
         let relay = Relay::start(server.address);
         let proxy = Proxy::start(relay.address(), flags).expect("the proxy starts");
-        Self { proxy, relay, _server: server }
+        Self { proxy, relay, server: Some(server) }
+    }
+
+    /// Kills the server.
+    pub fn kill_server(&mut self) {
+        drop(self.server.take());
     }
 
     /// Sends a request through the proxy, and holds the answer against what the server sent.
@@ -42,9 +47,11 @@ impl Behind {
         let mark = self.relay.mark();
         let got = send(self.proxy.address, request);
         let got = got.unwrap_or_else(|error| panic!("{about}: {error:#}"));
-        let sent = self.relay.since(&mark).and_then(|recorded| recorded.response(&request.method));
+        let carried = self.relay.since(&mark).unwrap_or_else(|e| panic!("{about}: {e:#}"));
+        let sent = carried.response(&request.method);
         let sent = sent.unwrap_or_else(|error| panic!("{about}: the server: {error:#}"));
-        if let Err(difference) = delivered_as_sent(&got, &sent) {
+        let same = asked_as_given(request, &carried).and_then(|()| delivered_as_sent(&got, &sent));
+        if let Err(difference) = same {
             panic!("{about}: {difference:#}");
         }
         (got, sent)
@@ -76,7 +83,7 @@ impl Behind {
         let deadline = Instant::now() + Duration::from_secs(10);
         loop {
             let carried = self.relay.all_since(mark);
-            if let Some(recorded) = carried.iter().find(|r| r.request.ends_with(body)) {
+            if let Some(recorded) = carried.iter().find(|r| r.sent.ends_with(body)) {
                 return recorded.connection;
             }
             assert!(Instant::now() < deadline, "the request never reached the server");
