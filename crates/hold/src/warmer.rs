@@ -118,6 +118,12 @@ impl Handle {
     }
 }
 
+impl std::fmt::Debug for Handle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Handle").field(&self.status()).finish()
+    }
+}
+
 fn first_status(config: &Config, entry: &Entry) -> Status {
     let (state, why) = match &config.device {
         Some(device) => (State::Unavailable, format!("{device} is being opened")),

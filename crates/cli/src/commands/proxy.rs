@@ -1,17 +1,208 @@
 //! `everwarm proxy`.
 
+use anyhow::Context;
+use everwarm_governor::POLICIES;
+use everwarm_hold::{Prewarm, Shape, on_parent_exit};
+use everwarm_proxy::{Config, Handle, Limits, Upstream};
+use everwarm_units::{Joules, Span};
+use std::io::Write;
+use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// The drop-in proxy: warms the GPU for the requests that pass through it.
+///
+/// Put it in front of any HTTP server that runs a model (llama-server, mlx_lm.server, Ollama, LM
+/// Studio, vLLM), and give clients its address instead of the server's. Every path, method and
+/// stream passes as it is. A connection, a request's head or a hint makes it submit one small
+/// kernel at once and keep the GPU's clock up until the request is under way; after a request it
+/// stays warm for a while, under an energy cap.
+///
+/// Example: `everwarm proxy --upstream http://127.0.0.1:8080`, then point clients at
+/// http://127.0.0.1:8081. Hints: `curl -d '{"source":"key-stroke"}' http://127.0.0.1:8082/hint`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Print JSON instead of text.
+    /// The server's URL, such as http://127.0.0.1:8080.
+    #[arg(long, value_name = "URL")]
+    upstream: Upstream,
+    /// Where clients connect. Port 0 takes any free port. Anything but a loopback address lets
+    /// other machines use your server.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8081")]
+    listen: SocketAddr,
+    /// Where /status, /metrics, /hint and /policy are served, or `off`.
+    #[arg(long, value_name = "ADDRESS:PORT|off", default_value = "127.0.0.1:8082")]
+    admin: Admin,
+    /// The GPU to warm (`everwarm devices` lists them), or `none`. Default: the first real one;
+    /// without one nothing is warmed.
+    #[arg(long, value_name = "DEVICE|none")]
+    device: Option<String>,
+    /// When to warm.
+    #[arg(long, default_value = "study", value_parser = policies())]
+    policy: String,
+    /// How long another request is expected after one; `0 s` = never hold after a request.
+    #[arg(long, value_name = "SPAN", default_value = "60 s")]
+    hold_for: Span,
+    /// Watt-hours that warming may use in any 24 hours.
+    #[arg(long, value_name = "WH", default_value = "2", value_parser = super::hold::watt_hours)]
+    cap: Joules,
+    /// What a pre-warm kernel is: a single threadgroup, which delays nobody, or a matrix product
+    /// that fills the GPU.
+    #[arg(long, default_value = "group", value_parser = ["group", "matmul"])]
+    prewarm: String,
+    /// Pass the client's Host header on. Default: the upstream's, which servers that check it want.
+    #[arg(long)]
+    keep_host: bool,
+    /// Give up a connection to the upstream after this.
+    #[arg(long, value_name = "SPAN", default_value = "10 s")]
+    connect_timeout: Span,
+    /// Give up when the upstream's response head has not come after this. Default: never; a
+    /// prefill or a model's loading may take minutes.
+    #[arg(long, value_name = "SPAN")]
+    head_timeout: Option<Span>,
+    /// Cut a response that has been silent for this long. Default: never.
+    #[arg(long, value_name = "SPAN")]
+    idle_timeout: Option<Span>,
+    /// Keep trying for this long to reach an upstream that refuses connections.
+    #[arg(long, value_name = "SPAN", default_value = "0 s")]
+    upstream_wait: Span,
+    /// Open a new upstream connection for every request.
+    #[arg(long)]
+    no_reuse: bool,
+    /// How long running responses may go on after SIGTERM or SIGINT; a second signal ends them.
+    #[arg(long, value_name = "SPAN", default_value = "30 s")]
+    drain: Span,
+    /// End when the process that started this one ends.
+    #[arg(long)]
+    exit_with_parent: bool,
+    /// Print the ready line as JSON.
     #[arg(long)]
     json: bool,
 }
 
+fn policies() -> clap::builder::PossibleValuesParser {
+    let value = |entry: &'static everwarm_governor::Entry| {
+        clap::builder::PossibleValue::new(entry.name).help(entry.about)
+    };
+    clap::builder::PossibleValuesParser::new(POLICIES.iter().map(value))
+}
+
+#[derive(Clone, Copy)]
+struct Admin(Option<SocketAddr>);
+
+impl std::str::FromStr for Admin {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "off" => Ok(Admin(None)),
+            _ => match text.parse() {
+                Ok(address) => Ok(Admin(Some(address))),
+                Err(_) => Err("expected ADDRESS:PORT, such as 127.0.0.1:8082, or off".to_owned()),
+            },
+        }
+    }
+}
+
+impl Args {
+    fn config(&self) -> Config {
+        let limit = |span: Span| (!span.is_zero()).then(|| Duration::from(span));
+        let prewarm = if self.prewarm == "matmul" { Prewarm::Matmul } else { Prewarm::Group };
+        Config {
+            upstream: self.upstream.clone(),
+            listen: self.listen,
+            admin: self.admin.0,
+            keep_host: self.keep_host,
+            warmer: everwarm_hold::Config {
+                device: self.device(),
+                policy: self.policy.clone(),
+                governor: everwarm_governor::Config {
+                    hold_for: self.hold_for,
+                    cap: self.cap,
+                    ..everwarm_governor::Config::default()
+                },
+                shape: Shape { prewarm, ..Shape::default() },
+            },
+            limits: Limits {
+                connect: limit(self.connect_timeout),
+                head: self.head_timeout.and_then(limit),
+                idle: self.idle_timeout.and_then(limit),
+                drain: self.drain.into(),
+                upstream_wait: self.upstream_wait.into(),
+                pool_idle: match self.no_reuse {
+                    true => Duration::ZERO,
+                    false => Limits::default().pool_idle,
+                },
+                ..Limits::default()
+            },
+        }
+    }
+
+    /// Warming a GPU that only this process simulates would warm nothing: not without being asked.
+    fn device(&self) -> Option<String> {
+        match self.device.as_deref() {
+            Some("none") => None,
+            Some(device) => Some(device.to_owned()),
+            None => Some(everwarm_gpu::default_device()).filter(|d| !d.starts_with("sim:")),
+        }
+    }
+}
+
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let _ = args.json;
-    anyhow::bail!("this command is still being written")
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_max_level(tracing::Level::WARN)
+        .with_target(false)
+        .init();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    runtime.context("the runtime could not be started")?.block_on(serve(args))
+}
+
+async fn serve(args: Args) -> anyhow::Result<ExitCode> {
+    let config = args.config();
+    if !args.listen.ip().is_loopback() {
+        eprintln!(
+            "everwarm: warning: {} can be reached from other machines, and so can the server \
+             behind it",
+            args.listen
+        );
+    }
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let (orphaned, mut parent_gone) = tokio::sync::mpsc::channel::<()>(1);
+    if args.exit_with_parent {
+        on_parent_exit(move || drop(orphaned.blocking_send(())));
+    }
+    let device = config.warmer.device.clone();
+    let proxy = everwarm_proxy::spawn(config).await?;
+    announce(&args, &proxy, device.as_deref());
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+        Some(()) = parent_gone.recv() => {}
+    }
+    let drained = tokio::select! {
+        drained = proxy.shutdown() => drained,
+        _ = interrupt.recv() => false,
+        _ = terminate.recv() => false,
+    };
+    if !drained {
+        eprintln!("everwarm: responses that were still running have been cut");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn announce(args: &Args, proxy: &Handle, device: Option<&str>) {
+    let (url, admin) = (proxy.url(), proxy.admin_url());
+    if args.json {
+        println!("{}", serde_json::json!({ "url": url, "admin": admin }));
+    } else {
+        let warmed = device.map_or("warming nothing (no GPU)".to_owned(), |d| {
+            format!("warming {d} by the policy `{}`", args.policy)
+        });
+        let admin = admin.map_or("admin port off".to_owned(), |admin| format!("admin {admin}"));
+        println!("everwarm proxy: {url} -> {}, {warmed}, {admin}", args.upstream);
+    }
+    // A reader may wait for this line in a pipe.
+    let _ = std::io::stdout().flush();
 }

@@ -1,0 +1,300 @@
+//! One request: to the upstream, and the response back.
+
+use crate::body::{Gate, GateKey, Idle, Lease, Replay, RequestBody, ResponseBody};
+use crate::client::Client;
+use crate::config::{Limits, Upstream};
+use crate::error::UpstreamFailure;
+use crate::exchange::{Exchange, expects};
+use crate::headers::{Upgrading, connection_has, end_to_end, keep_alive_timeout, replace_host};
+use crate::metrics::Metrics;
+use crate::pool::{Connection, Pool};
+use bytes::Bytes;
+use everwarm_hold::Handle as Warmer;
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header, request};
+use http_body_util::{Either, Full};
+use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub(crate) type Out = Either<ResponseBody, Full<Bytes>>;
+
+/// Everything that requests share.
+pub(crate) struct Shared {
+    pub(crate) upstream: Upstream,
+    pub(crate) keep_host: bool,
+    pub(crate) limits: Limits,
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) warmer: Warmer,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) tunnels: TaskTracker,
+    pub(crate) kill: CancellationToken,
+}
+
+/// A reused connection that the server was closing shows within a round trip; one that ends later
+/// ended for another reason, and the server may have begun to work.
+const RETRY_WITHIN: Duration = Duration::from_secs(1);
+
+/// Serves one request of `client`.
+pub(crate) async fn serve(
+    shared: Arc<Shared>,
+    client: Arc<Client>,
+    request: Request<Incoming>,
+) -> Result<Response<Out>, Infallible> {
+    let (mut head, body) = request.into_parts();
+    let mut exchange = Exchange::begin(&shared.warmer, &shared.metrics, &head);
+    let client_upgrade = head.extensions.remove::<OnUpgrade>();
+    let outgoing = Outgoing::new(&shared, head, body);
+    match shared.answer(&outgoing, &exchange).await {
+        Ok((response, connection)) => {
+            shared.metrics.response(response.status());
+            let answer = Answer { response, connection, outgoing, exchange, client };
+            Ok(answer.pass_on(&shared, client_upgrade))
+        }
+        Err(_) if outgoing.body.failed() => Ok(bad_request_body()),
+        Err(failure) => {
+            exchange.failed();
+            shared.metrics.failure(failure.kind());
+            tracing::warn!(?failure, "no response from the upstream");
+            if !outgoing.body.complete() {
+                client.body_left_unread();
+            }
+            Ok(failure.response(&shared.upstream).map(Either::Right))
+        }
+    }
+}
+
+impl Shared {
+    /// Sends the request, on a second connection if the first was closing, until there is a head.
+    async fn answer(
+        &self,
+        outgoing: &Outgoing,
+        exchange: &Exchange,
+    ) -> Result<(Response<Incoming>, Connection), UpstreamFailure> {
+        let mut connection = match self.pool.take() {
+            Some(connection) => connection,
+            None => self.connect().await?,
+        };
+        exchange.forwarded();
+        loop {
+            let (reused, began) = (connection.reused(), Instant::now());
+            let before = connection.read.load(Ordering::Relaxed);
+            let error = match self.send(&mut connection, outgoing).await {
+                Ok(response) => return Ok((response, connection)),
+                Err(Sent::Failed(error)) => error,
+                Err(Sent::TooLate(limit)) => return Err(UpstreamFailure::HeadTimeout(limit)),
+            };
+            let silent = connection.read.load(Ordering::Relaxed) == before;
+            let again = reused
+                && silent
+                && began.elapsed() < RETRY_WITHIN
+                && outgoing.body.replayable()
+                && !error.is_parse();
+            if !again {
+                return Err(failure(&error, silent));
+            }
+            self.metrics.retries.inc();
+            connection = self.connect().await?;
+        }
+    }
+
+    async fn connect(&self) -> Result<Connection, UpstreamFailure> {
+        let connection = self.pool.connect().await?;
+        self.metrics.connects.inc();
+        Ok(connection)
+    }
+
+    async fn send(
+        &self,
+        connection: &mut Connection,
+        outgoing: &Outgoing,
+    ) -> Result<Response<Incoming>, Sent> {
+        let (request, key) = outgoing.request(self.limits.expect_wait);
+        let answer = connection.sender.send_request(request);
+        let answer = match self.limits.head {
+            None => answer.await,
+            Some(limit) => match tokio::time::timeout(limit, answer).await {
+                Ok(answer) => answer,
+                Err(_) => return Err(Sent::TooLate(limit)),
+            },
+        };
+        if let Some(key) = key {
+            key.shut();
+        }
+        answer.map_err(Sent::Failed)
+    }
+}
+
+enum Sent {
+    Failed(hyper::Error),
+    TooLate(Duration),
+}
+
+fn failure(error: &hyper::Error, silent: bool) -> UpstreamFailure {
+    let mut text = error.to_string();
+    if let Some(source) = std::error::Error::source(error) {
+        text = format!("{text}: {source}");
+    }
+    if error.is_parse() || !silent {
+        UpstreamFailure::Protocol(text)
+    } else {
+        UpstreamFailure::Closed(text)
+    }
+}
+
+fn bad_request_body() -> Response<Out> {
+    let text = "{\"error\":{\"message\":\"everwarm proxy: the request body could not be read to its \
+                end\",\"type\":\"invalid_request_error\",\"code\":400}}\n";
+    let mut response = Response::new(Either::Right(Full::new(Bytes::from_static(text.as_bytes()))));
+    *response.status_mut() = StatusCode::BAD_REQUEST;
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, json);
+    response
+}
+
+/// A request as it goes upstream, as often as it must.
+struct Outgoing {
+    head: request::Parts,
+    body: Replay,
+    expects: bool,
+    client_version: Version,
+}
+
+impl Outgoing {
+    fn new(shared: &Shared, mut head: request::Parts, body: Incoming) -> Self {
+        let client_version = head.version;
+        let chunked = head.headers.contains_key(header::TRANSFER_ENCODING);
+        let upgrading = match connection_has(&head.headers, "upgrade") {
+            true => Upgrading::Yes,
+            false => Upgrading::No,
+        };
+        let mut headers = end_to_end(&head.headers, upgrading);
+        if !shared.keep_host || !headers.contains_key(header::HOST) {
+            let host = HeaderValue::from_str(shared.upstream.authority());
+            headers = replace_host(headers, host.expect("a URL's authority is visible ASCII"));
+        }
+        if chunked {
+            // The body is framed anew in the same way, whatever the method.
+            headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+        }
+        head.headers = headers;
+        head.uri = target(&head.uri, shared.upstream.prefix());
+        head.version = Version::HTTP_11;
+        let expects = expects(&head.headers) && client_version == Version::HTTP_11;
+        Outgoing { head, body: Replay::new(body), expects, client_version }
+    }
+
+    fn request(&self, expect_wait: Duration) -> (Request<RequestBody>, Option<GateKey>) {
+        if !self.expects || self.body.complete() {
+            return (Request::from_parts(self.head.clone(), self.body.body(None)), None);
+        }
+        let (gate, key) = Gate::new(expect_wait);
+        let mut request = Request::from_parts(self.head.clone(), self.body.body(Some(gate)));
+        let opens = key.clone();
+        hyper::ext::on_informational(&mut request, move |response| {
+            if response.status() == StatusCode::CONTINUE {
+                opens.open();
+            }
+        });
+        (request, Some(key))
+    }
+}
+
+/// The request target in the form that an origin server takes.
+fn target(uri: &Uri, prefix: &str) -> Uri {
+    let Some(path) = uri.path_and_query() else { return uri.clone() };
+    if path.as_str() == "*" {
+        return uri.clone();
+    }
+    let joined = format!("{prefix}{path}");
+    joined.parse().unwrap_or_else(|_| Uri::from(path.clone()))
+}
+
+/// A response with all that belongs to it.
+struct Answer {
+    response: Response<Incoming>,
+    connection: Connection,
+    outgoing: Outgoing,
+    exchange: Exchange,
+    client: Arc<Client>,
+}
+
+impl Answer {
+    fn pass_on(mut self, shared: &Arc<Shared>, client: Option<OnUpgrade>) -> Response<Out> {
+        let status = self.response.status();
+        let tunnel = status == StatusCode::SWITCHING_PROTOCOLS
+            || (self.outgoing.head.method == Method::CONNECT && status.is_success());
+        match (tunnel, client) {
+            (true, Some(client)) => {
+                let upstream = hyper::upgrade::on(&mut self.response);
+                self.into_tunnel(shared, client, upstream)
+            }
+            _ => self.into_stream(shared),
+        }
+    }
+
+    fn into_stream(self, shared: &Shared) -> Response<Out> {
+        let Answer { response, mut connection, outgoing, exchange, client } = self;
+        let (mut head, incoming) = response.into_parts();
+        if let Some(told) = keep_alive_timeout(&head.headers) {
+            // The margin of the defaults: 3.5 s where a server says 5.
+            connection.idle_max = connection.idle_max.min(told.mul_f64(0.7));
+        }
+        head.headers = end_to_end(&head.headers, Upgrading::No);
+        head.version = Version::HTTP_11;
+        if !outgoing.body.complete() {
+            client.body_left_unread();
+        }
+        let sized = head.headers.contains_key(header::CONTENT_LENGTH);
+        let body = ResponseBody {
+            tap: exchange.tap(&head.headers),
+            incoming,
+            lease: Some(Lease {
+                connection,
+                pool: Arc::clone(&shared.pool),
+                request: outgoing.body.clone(),
+            }),
+            exchange,
+            client,
+            ends_by_close: !sized && outgoing.client_version == Version::HTTP_10,
+            idle: shared.limits.idle.map(Idle::new),
+        };
+        Response::from_parts(head, Either::Left(body))
+    }
+
+    fn into_tunnel(
+        self,
+        shared: &Arc<Shared>,
+        client: OnUpgrade,
+        upstream: OnUpgrade,
+    ) -> Response<Out> {
+        let Answer { response, connection, mut exchange, .. } = self;
+        let (mut head, _) = response.into_parts();
+        head.headers = end_to_end(&head.headers, Upgrading::Yes);
+        head.version = Version::HTTP_11;
+        let kill = shared.kill.clone();
+        shared.tunnels.spawn(async move {
+            // Its task hands the socket over, so the connection must live until then.
+            let _connection = connection;
+            let copied = async {
+                let (client, upstream) = tokio::try_join!(client, upstream)?;
+                let (mut client, mut upstream) = (TokioIo::new(client), TokioIo::new(upstream));
+                tokio::io::copy_bidirectional(&mut client, &mut upstream).await?;
+                Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
+            };
+            tokio::select! {
+                done = copied => match done {
+                    Ok(()) => exchange.complete(),
+                    Err(error) => tracing::debug!(%error, "a tunnel broke"),
+                },
+                () = kill.cancelled() => {}
+            }
+        });
+        Response::from_parts(head, Either::Right(Full::new(Bytes::new())))
+    }
+}

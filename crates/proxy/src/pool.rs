@@ -1,0 +1,220 @@
+//! Connections to the upstream: opened, kept for a while, closed for good.
+//!
+//! A connection is a hyper task that dies with its [`Connection`]: dropping one closes the socket
+//! at once, whatever was under way. Idle ones are dropped before the server would drop them, so
+//! that a request seldom meets a connection that is being closed.
+
+use crate::body::RequestBody;
+use crate::config::{Limits, Upstream};
+use crate::error::UpstreamFailure;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_util::task::AbortOnDropHandle;
+
+pub(crate) struct Connection {
+    pub(crate) sender: SendRequest<RequestBody>,
+    /// Bytes read so far: did an answer begin?
+    pub(crate) read: Arc<AtomicU64>,
+    /// The server's own limit on idleness, where it told.
+    pub(crate) idle_max: Duration,
+    served: u32,
+    _task: AbortOnDropHandle<()>,
+}
+
+impl Connection {
+    /// True if it has served a request before this one.
+    pub(crate) fn reused(&self) -> bool {
+        self.served > 0
+    }
+}
+
+struct Idle {
+    connection: Connection,
+    since: Instant,
+}
+
+impl Idle {
+    fn fresh(&self) -> bool {
+        self.since.elapsed() < self.connection.idle_max && !self.connection.sender.is_closed()
+    }
+}
+
+pub(crate) struct Pool {
+    upstream: Upstream,
+    limits: Limits,
+    idle: Mutex<Vec<Idle>>,
+}
+
+impl Pool {
+    pub(crate) fn new(upstream: Upstream, limits: Limits) -> Arc<Self> {
+        Arc::new(Pool { upstream, limits, idle: Mutex::new(Vec::new()) })
+    }
+
+    /// The idle connection that was used last, if one may still be used.
+    pub(crate) fn take(&self) -> Option<Connection> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Some(candidate) = idle.pop() {
+            if candidate.fresh() && candidate.connection.sender.is_ready() {
+                return Some(candidate.connection);
+            }
+        }
+        None
+    }
+
+    /// Takes `connection` back after a response, once its request is over as well.
+    pub(crate) fn give_back(self: &Arc<Self>, mut connection: Connection) {
+        connection.served += 1;
+        let worn = connection.served >= self.limits.pool_requests;
+        if worn || connection.idle_max.is_zero() {
+            return;
+        }
+        let pool = Arc::clone(self);
+        tokio::spawn(async move {
+            // hyper needs a moment to see the end; a request that is still being sent never ends.
+            let ready = tokio::time::timeout(Duration::from_secs(1), connection.sender.ready());
+            if matches!(ready.await, Ok(Ok(()))) {
+                pool.keep(connection);
+            }
+        });
+    }
+
+    fn keep(self: &Arc<Self>, connection: Connection) {
+        let lapse = connection.idle_max;
+        let idle = Idle { connection, since: Instant::now() };
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(idle);
+        let pool: Weak<Pool> = Arc::downgrade(self);
+        tokio::spawn(async move {
+            tokio::time::sleep(lapse).await;
+            if let Some(pool) = pool.upgrade() {
+                pool.idle.lock().unwrap_or_else(PoisonError::into_inner).retain(Idle::fresh);
+            }
+        });
+    }
+
+    /// A new connection.
+    pub(crate) async fn connect(&self) -> Result<Connection, UpstreamFailure> {
+        let began = Instant::now();
+        let stream = loop {
+            match self.tcp().await {
+                Err(UpstreamFailure::Connect(_)) if began.elapsed() < self.limits.upstream_wait => {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+                other => break other?,
+            }
+        };
+        let _ = stream.set_nodelay(true);
+        let read = Arc::new(AtomicU64::new(0));
+        let io = TokioIo::new(Counted { stream, read: Arc::clone(&read) });
+        let mut builder = http1::Builder::new();
+        builder.preserve_header_case(true).max_headers(HEADERS_MAX);
+        builder.allow_obsolete_multiline_headers_in_responses(true);
+        builder.allow_spaces_after_header_name_in_responses(true);
+        let handshake = builder.handshake(io).await;
+        let (mut sender, connection) =
+            handshake.map_err(|e| UpstreamFailure::Closed(e.to_string()))?;
+        let task = tokio::spawn(async move {
+            if let Err(error) = connection.with_upgrades().await {
+                tracing::debug!(%error, "an upstream connection ended");
+            }
+        });
+        let task = AbortOnDropHandle::new(task);
+        sender.ready().await.map_err(|e| UpstreamFailure::Closed(e.to_string()))?;
+        let idle_max = self.limits.pool_idle;
+        Ok(Connection { sender, read, idle_max, served: 0, _task: task })
+    }
+
+    async fn tcp(&self) -> Result<TcpStream, UpstreamFailure> {
+        let attempt = self.try_addresses();
+        match self.limits.connect {
+            None => attempt.await,
+            Some(limit) => match tokio::time::timeout(limit, attempt).await {
+                Ok(result) => result,
+                Err(_) => Err(UpstreamFailure::ConnectTimeout(limit)),
+            },
+        }
+    }
+
+    /// Tries every address of the upstream's name, and says of each what came of it.
+    async fn try_addresses(&self) -> Result<TcpStream, UpstreamFailure> {
+        let target = self.upstream.target();
+        let found = tokio::net::lookup_host(target).await;
+        let addresses = found.map_err(|error| {
+            UpstreamFailure::Connect(format!("the name `{}` is not known ({error})", target.0))
+        })?;
+        let mut tried = Vec::new();
+        for address in addresses {
+            match TcpStream::connect(address).await {
+                Ok(stream) => return Ok(stream),
+                Err(error) => tried.push(format!("{address}: {}", plain(&error))),
+            }
+        }
+        Err(UpstreamFailure::Connect(format!("tried {}", tried.join("; "))))
+    }
+}
+
+/// Headers of one message, either way. Source: guess; nobody sends a tenth of it.
+pub(crate) const HEADERS_MAX: usize = 512;
+
+fn plain(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+/// Counts what is read.
+struct Counted {
+    stream: TcpStream,
+    read: Arc<AtomicU64>,
+}
+
+impl AsyncRead for Counted {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        let before = buf.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(cx, buf);
+        let read = buf.filled().len() - before;
+        self.read.fetch_add(read as u64, Ordering::Relaxed);
+        polled
+    }
+}
+
+impl AsyncWrite for Counted {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[std::io::IoSlice<'_>],
+    ) -> Poll<std::io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
