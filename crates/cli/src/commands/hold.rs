@@ -134,7 +134,7 @@ struct Hold<'a> {
 
 impl Hold<'_> {
     /// Without a command: until the time is up, a signal comes or the parent is gone.
-    fn alone(mut self, inbox: &Receiver<News>) -> anyhow::Result<ExitCode> {
+    fn alone(self, inbox: &Receiver<News>) -> anyhow::Result<ExitCode> {
         let end = self.args.span.map(|span| self.began + Duration::from(span));
         let code = loop {
             match inbox.recv_timeout(self.pause(end)) {

@@ -171,7 +171,7 @@ async fn serve(args: Args) -> anyhow::Result<ExitCode> {
     let mut terminate = signal(SignalKind::terminate())?;
     let (orphaned, mut parent_gone) = tokio::sync::mpsc::channel::<()>(1);
     if args.exit_with_parent {
-        on_parent_exit(move || drop(orphaned.blocking_send(())));
+        on_parent_exit(move || orphaned.blocking_send(()).unwrap_or_default());
     }
     let device = config.warmer.device.clone();
     let proxy = everwarm_proxy::spawn(config).await?;
