@@ -52,35 +52,34 @@ pub struct ControllerParameters {
     pub base_pstate: u8,
     /// Utilisation that the loop settles at. Unit: percent.
     pub target_utilization_pct: f64,
-    /// Utilisation from which the boost acts. Unit: percent.
-    pub boost_min_utilization_pct: f64,
-    /// Size of a boost. Unit: percent of the span from base to top clock.
-    pub boost_step_pct: f64,
-    /// Samples after which state that was not renewed is given up.
-    pub reset_periods: u32,
     /// Time constant of the utilisation filter. Unit: sample periods.
     pub filter_periods: f64,
-    /// Time constant of the slow filter. Unit: sample periods.
-    pub filter_periods_slow: f64,
     /// Proportional gain. Unit: output percent per percent of utilisation.
     pub proportional_gain: f64,
     /// Integral gain. Unit: output percent per percent of utilisation and sample.
     pub integral_gain: f64,
-    /// An empty queue counts as busy for the boost if it is filled again within this time.
+    /// Most that the regulator's output winds up to. Unit: output percent.
+    pub output_limit_pct: f64,
+    /// Samples for which a boost is held and a gated regulator stands still; also what one sample
+    /// without credited work takes back.
+    pub reset_periods: u32,
+    /// Credited share of a window from which it counts towards a boost. Unit: percent.
+    pub boost_min_utilization_pct: f64,
+    /// Size of the first boost. Unit: percent of the span from base to top clock.
+    pub boost_step_pct: f64,
+    /// An empty queue is credited as busy if it is filled again within this time.
     pub credited_gap: Span,
-    /// Most that the integral term winds up to. Unit: output percent.
-    pub integral_limit_pct: f64,
-    /// Uninterrupted work of this length is a burst, which is boosted sooner.
+    /// Work without any gap for this long is a burst, which is boosted sooner.
     pub burst: Span,
-    /// Periods of credited work before the boost, after a burst.
+    /// Credited samples before the first boost, after a burst.
     pub boost_periods_burst: f64,
-    /// Periods of credited work before the boost otherwise.
+    /// Credited samples before the first boost otherwise.
     pub boost_periods: f64,
-    /// Periods from the first boost to the lasting one.
-    pub boost_periods_again: f64,
-    /// Share of the way to a boost's size that is gone in one period.
+    /// Further credited samples before the boost that lasts.
+    pub lasting_boost_periods: f64,
+    /// Share of the way to the first boost's size that one sample goes.
     pub boost_rise: f64,
-    /// What remains of a boost a period after its end.
+    /// What one sample leaves of a boost that is over.
     pub boost_fade: f64,
 }
 

@@ -144,14 +144,24 @@ fn check_controller(chip: &Chip) -> Result<(), Wrong> {
         let expected = format!("a p-state from 1 to {}", chip.pstates.len());
         return Err(wrong("controller.base_pstate", c.base_pstate, expected));
     }
-    number("controller.target_utilization_pct", c.target_utilization_pct, 1.0, 100.0)?;
-    number("controller.boost_min_utilization_pct", c.boost_min_utilization_pct, 1.0, 100.0)?;
-    number("controller.boost_step_pct", c.boost_step_pct, 0.0, 100.0)?;
-    number("controller.filter_periods", c.filter_periods, 1.0, 1e6)?;
-    number("controller.filter_periods_slow", c.filter_periods_slow, 1.0, 1e6)?;
-    number("controller.proportional_gain", c.proportional_gain, 0.0, 1e4)?;
-    number("controller.integral_gain", c.integral_gain, 0.0, 1e4)?;
-    span("controller.credited_gap", c.credited_gap, Span::ZERO, Span::s(1))
+    for (key, value, least, most) in [
+        ("target_utilization_pct", c.target_utilization_pct, 1.0, 100.0),
+        ("filter_periods", c.filter_periods, 1.0, 1e6),
+        ("proportional_gain", c.proportional_gain, 0.0, 1e4),
+        ("integral_gain", c.integral_gain, 0.0, 1e4),
+        ("output_limit_pct", c.output_limit_pct, 0.0, 1e9),
+        ("boost_min_utilization_pct", c.boost_min_utilization_pct, 1.0, 100.0),
+        ("boost_step_pct", c.boost_step_pct, 0.0, 100.0),
+        ("boost_periods_burst", c.boost_periods_burst, 1.0, 1e6),
+        ("boost_periods", c.boost_periods, 1.0, 1e6),
+        ("lasting_boost_periods", c.lasting_boost_periods, 0.0, 1e9),
+        ("boost_rise", c.boost_rise, 0.0, 1.0),
+        ("boost_fade", c.boost_fade, 0.0, 1.0),
+    ] {
+        number(&format!("controller.{key}"), value, least, most)?;
+    }
+    span("controller.credited_gap", c.credited_gap, Span::ZERO, Span::s(1))?;
+    span("controller.burst", c.burst, Span::ZERO, Span::s(3600))
 }
 
 fn check_host(chip: &Chip) -> Result<(), Wrong> {

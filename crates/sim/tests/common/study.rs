@@ -88,8 +88,8 @@ pub fn gap_sweep(chip: &Chip, phase: f64) -> Figures {
         ("gap.alu_first_5ms", 3.0, 3.0, first(&alus[4], &p)),
         ("gap.never_past_p4", 4.0, 4.0, highest),
     ];
-    for n in 7..12 {
-        out.push(("gap.alu_first_50ms", 1.0, 1.0, first(&alus[n], &p)));
+    for runs in &alus[7..] {
+        out.push(("gap.alu_first_50ms", 1.0, 1.0, first(runs, &p)));
     }
     out
 }
