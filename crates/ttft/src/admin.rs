@@ -1,0 +1,67 @@
+//! The proxy's admin port, as far as the bench needs it.
+
+use crate::client::exchange;
+use crate::target::Target;
+use everwarm_gpu::Monotonic;
+use everwarm_units::Span;
+use http::Method;
+
+/// How long the admin port may take.
+const PATIENCE: Span = Span::s(5);
+
+/// A proxy's admin port.
+pub(crate) struct Admin {
+    base: Target,
+}
+
+impl Admin {
+    pub(crate) fn new(base: Target) -> Self {
+        Admin { base }
+    }
+
+    /// Has the proxy follow another policy.
+    pub(crate) async fn policy(&self, name: &str) -> Result<(), String> {
+        let body = serde_json::json!({ "policy": name }).to_string();
+        self.call(Method::PUT, "/policy", body).await.map(drop)
+    }
+
+    /// Tells the proxy that a request is coming.
+    pub(crate) async fn hint(&self, expected: Span) -> Result<(), String> {
+        let body = serde_json::json!({ "source": "key-stroke", "expected_ms": expected.as_ms() });
+        self.call(Method::POST, "/hint", body.to_string()).await.map(drop)
+    }
+
+    /// When the latest pre-warm was submitted and when the GPU began it.
+    pub(crate) async fn last_prewarm(&self) -> Result<Option<Prewarm>, String> {
+        let status = self.call(Method::GET, "/status", String::new()).await?;
+        let last = &status["last_prewarm"];
+        let stamp = |name: &str| last[name].as_u64().map(Monotonic);
+        Ok(stamp("submitted_ns")
+            .map(|submitted| Prewarm { submitted, gpu_start: stamp("gpu_start_ns") }))
+    }
+
+    async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        body: String,
+    ) -> Result<serde_json::Value, String> {
+        let prefix = self.base.path.trim_end_matches('/');
+        let target = self.base.with_path(&format!("{prefix}{path}"));
+        let bytes = exchange(method, &target, body, PATIENCE).await?;
+        if bytes.is_empty() {
+            return Ok(serde_json::Value::Null);
+        }
+        // What is only an acknowledgement may be any text.
+        Ok(serde_json::from_slice(&bytes).unwrap_or(serde_json::Value::Null))
+    }
+}
+
+/// A pre-warm kernel of the proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Prewarm {
+    /// When it was committed.
+    pub submitted: Monotonic,
+    /// When the GPU began it.
+    pub gpu_start: Option<Monotonic>,
+}
