@@ -3,7 +3,8 @@
 use crate::{Chip, Error};
 
 /// Name and text of each built-in chip, the default one first.
-const TABLE: [(&str, &str); 1] = [("m2", include_str!("../chips/m2.toml"))];
+const TABLE: &[(&str, &str)] =
+    &[("m2", include_str!("../chips/m2.toml")), ("m1", include_str!("../chips/m1.toml"))];
 
 impl Chip {
     /// Names of the built-in chips, the default one first.
@@ -11,7 +12,7 @@ impl Chip {
         TABLE.iter().map(|(name, _)| *name).collect()
     }
 
-    /// A built-in chip (`m2`).
+    /// A built-in chip (`m2`, `m1`).
     ///
     /// # Errors
     /// [`Error::Unknown`] lists the ones there are.
