@@ -11,12 +11,14 @@ pub mod backend;
 mod clock;
 mod device;
 mod error;
+mod punctual;
 pub mod wire;
 
 pub use backend::{default_device, devices, open};
 pub use clock::Monotonic;
 pub use device::{Completion, Counters, Device, Queue, Ticket};
 pub use error::Error;
+pub use punctual::wake_promptly;
 
 use everwarm_units::{Instant, PState};
 use everwarm_workload::Kernel;

@@ -82,24 +82,13 @@ pub(crate) fn start(
     let inbox = Inbox { sender, lateness: Arc::clone(&lateness), epoch };
     let builder = std::thread::Builder::new().name("everwarm-engine".into());
     let thread = builder.spawn(move || {
-        keep_time_precisely();
+        everwarm_gpu::wake_promptly();
         let mut machine = machine;
         let slot = Slot::new(runtime, machine.open_queue());
         let clients = Clients::new(epoch, device);
         Engine { machine, slot, clients, epoch, lateness, commands }.run();
     })?;
     Ok((inbox, thread))
-}
-
-/// Asks the kernel to wake this thread when its time has come rather than some 50 us later, and
-/// before others if it lets us. Where it does not, the engine is later, and says so.
-fn keep_time_precisely() {
-    #[cfg(target_os = "linux")]
-    {
-        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
-        // Of this thread alone: on Linux a nice value belongs to a thread.
-        let _ = rustix::process::setpriority_process(None, -10);
-    }
 }
 
 struct Engine {

@@ -242,6 +242,7 @@ fn serve_http(
     api: &Arc<http::Api>,
     stopped: tokio::sync::oneshot::Receiver<()>,
 ) {
+    everwarm_gpu::wake_promptly();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("the process may open an event queue");
     runtime.block_on(async {

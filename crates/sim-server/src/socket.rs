@@ -145,6 +145,7 @@ fn let_in(listener: &UnixListener, inbox: &Inbox, closing: &AtomicBool) {
 
 /// One client, from its hello to its end.
 fn serve(id: ClientId, stream: UnixStream, inbox: &Inbox) {
+    everwarm_gpu::wake_promptly();
     let (mut reader, writer) = match (stream.try_clone(), stream.try_clone()) {
         (Ok(reader), Ok(writer)) => (BufReader::new(reader), writer),
         _ => return,

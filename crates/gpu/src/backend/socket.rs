@@ -298,6 +298,7 @@ fn read_line(reader: &mut impl BufRead) -> std::io::Result<Option<Vec<u8>>> {
 
 /// The reader thread: takes what the server pushes until either side closes.
 fn read_all(mut reader: impl BufRead, shared: &Shared, epoch: Monotonic) {
+    crate::wake_promptly();
     let why = loop {
         let line = match read_line(&mut reader) {
             Ok(Some(line)) => line,
