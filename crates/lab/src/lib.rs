@@ -1,1 +1,23 @@
-//! Experiments as data, run on any backend by one interpreter.
+//! Experiments as data, run on any device by one interpreter.
+//!
+//! A [`Scenario`] says what is submitted, when and by whom; [`run`] carries it out and records
+//! what happened. No part of this crate knows an experiment by name: what an experiment is stands in
+//! its file.
+
+#![forbid(unsafe_code)]
+
+mod builtin;
+mod claims;
+mod data;
+mod interpret;
+mod measure;
+mod scenario;
+mod text;
+
+pub use builtin::{BuiltIn, SCENARIOS, names as scenario_names, scenario};
+pub use claims::{Claim, Claims, Error as ClaimsError, Expect, Origin, Report, Verdict, check};
+pub use data::{Dispatch, RunData, StepRun, Unit};
+pub use interpret::{Error, run};
+pub use measure::{Dimension, Measure, Measured};
+pub use scenario::{Actor, Cell, Order, Part, Run, Scenario, Step, StepKind, Until, Work};
+pub use text::BadInput;

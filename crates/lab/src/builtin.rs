@@ -1,0 +1,65 @@
+//! The experiments and claims that the lab carries: data, one file each and one line here.
+
+use crate::scenario::Scenario;
+
+/// A built-in scenario: its name and its text.
+pub struct BuiltIn {
+    /// As `lab run` takes it.
+    pub name: &'static str,
+    /// The file.
+    pub text: &'static str,
+}
+
+macro_rules! scenarios {
+    ($($name:literal),+ $(,)?) => {
+        /// All built-in scenarios.
+        pub const SCENARIOS: &[BuiltIn] = &[
+            $(BuiltIn { name: $name, text: include_str!(concat!("../scenarios/", $name, ".toml")) }),+
+        ];
+    };
+}
+
+scenarios! {
+    "steady",
+    "pinned",
+    "idle-sweep-alu",
+    "idle-sweep-stream",
+    "ramp-500ms",
+    "ramp-2s",
+    "deep-queue",
+    "deep-history",
+    "submission-patterns",
+    "queue-gaps",
+    "queue-sleep",
+    "queue-in-flight",
+    "hold-power",
+    "pre-warm",
+    "ttft",
+    "decay",
+    "decode",
+    "request",
+    "no-drift",
+    "control-spin",
+    "control-telemetry",
+}
+
+/// The claims file that `lab check` takes where none is named.
+pub const CLAIMS: &str = include_str!("../claims/m2.toml");
+
+/// What errors call [`CLAIMS`].
+pub const CLAIMS_NAME: &str = "built-in claims m2.toml";
+
+/// The built-in scenario of that name.
+pub fn scenario(name: &str) -> Option<Scenario> {
+    let found = SCENARIOS.iter().find(|one| one.name == name)?;
+    let file = format!("built-in scenario {name}");
+    // A test reads them all, so that this can't fail for a user.
+    let mut scenario = Scenario::from_toml(&file, found.text).expect("built-in scenarios read");
+    scenario.name = name.to_owned();
+    Some(scenario)
+}
+
+/// "ramp-2s, ttft, …", for error messages.
+pub fn names() -> String {
+    SCENARIOS.iter().map(|one| one.name).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,180 @@
+//! Claims: figures that a device is held against, each with the scenario and the measure that
+//! give it.
+//!
+//! docs/claims.md is the reference of the format.
+
+mod check;
+mod read;
+
+pub use check::{Report, Verdict, check};
+pub use read::Error;
+
+use crate::builtin;
+use crate::measure::{Measure, Unit};
+use crate::scenario::Scenario;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A claims file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Claims {
+    /// In the file's order.
+    pub claims: Vec<Claim>,
+}
+
+/// One figure.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Claim {
+    /// Its name.
+    pub id: String,
+    /// What is submitted, in words.
+    pub setup: String,
+    /// What is read off, in words.
+    pub metric: String,
+    /// What it should be.
+    pub expect: Expect,
+    /// The unit of `expect`.
+    pub unit: Option<Unit>,
+    /// Claims that one device may be unable to meet together with this one.
+    pub conflicts_with: Vec<String>,
+    /// How it is measured.
+    pub origin: Origin,
+}
+
+/// How a claim is measured.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Origin {
+    /// By this measure of this scenario.
+    Known {
+        /// What is submitted.
+        scenario: Arc<Scenario>,
+        /// What is read off.
+        measure: Arc<Measure>,
+    },
+    /// Not at all, and why.
+    Unknown(String),
+}
+
+/// What a claim expects, in its unit.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Expect {
+    /// One value, more or less.
+    Value {
+        /// The value.
+        value: f64,
+        /// How far off is still right.
+        tol: f64,
+    },
+    /// Between two values, both included.
+    Range {
+        /// The lower end.
+        lo: f64,
+        /// The upper end.
+        hi: f64,
+    },
+    /// One value a cell.
+    List {
+        /// The values, in the order of the cells.
+        values: Vec<f64>,
+        /// How far off is still right.
+        tol: f64,
+    },
+}
+
+impl Expect {
+    /// True if every measured value is as expected.
+    pub fn holds(&self, measured: &[f64]) -> bool {
+        // Decimal tolerances should hold at their very ends, in spite of binary arithmetic.
+        let near = |value: f64, expected: f64, tol: f64| {
+            (value - expected).abs() <= tol + 1e-9 * expected.abs().max(1.0)
+        };
+        match self {
+            Expect::Value { value, tol } => measured.iter().all(|m| near(*m, *value, *tol)),
+            Expect::Range { lo, hi } => {
+                let (middle, half) = ((lo + hi) / 2.0, (hi - lo) / 2.0);
+                measured.iter().all(|m| near(*m, middle, half))
+            }
+            Expect::List { values, tol } => {
+                values.len() == measured.len()
+                    && measured.iter().zip(values).all(|(m, value)| near(*m, *value, *tol))
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Expect {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Expect::Value { value, tol: 0.0 } => write!(f, "{value}"),
+            Expect::Value { value, tol } => write!(f, "{value} ± {tol}"),
+            Expect::Range { lo, hi } => write!(f, "{lo} to {hi}"),
+            Expect::List { values, tol } => write!(f, "{values:?} ± {tol}"),
+        }
+    }
+}
+
+impl Claims {
+    /// Reads a claims file's text; paths in it are relative to `folder`.
+    ///
+    /// # Errors
+    /// [`Error`] says where, what stands there and what was expected.
+    pub fn from_toml(file: &str, text: &str, folder: &Path) -> Result<Claims, Error> {
+        read::read(file, text, folder)
+    }
+
+    /// The claims that the lab carries.
+    ///
+    /// # Panics
+    /// If they do not read, which a test holds.
+    pub fn built_in() -> Claims {
+        let read = read::read(builtin::CLAIMS_NAME, builtin::CLAIMS, Path::new("."));
+        read.unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Only the claims whose id fits `pattern` (`*` and `?` as in a shell).
+    pub fn only(mut self, pattern: &str) -> Claims {
+        let pattern: Vec<char> = pattern.chars().collect();
+        self.claims.retain(|claim| fits(&pattern, &claim.id.chars().collect::<Vec<_>>()));
+        self
+    }
+}
+
+fn fits(pattern: &[char], text: &[char]) -> bool {
+    match (pattern, text) {
+        ([], []) => true,
+        (['*', rest @ ..], _) => (0..=text.len()).any(|skipped| fits(rest, &text[skipped..])),
+        (['?', rest @ ..], [_, text @ ..]) => fits(rest, text),
+        ([p, rest @ ..], [t, text @ ..]) => p == t && fits(rest, text),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expectations_include_their_ends() {
+        let check = |expect: Expect, measured: &[f64], held: bool| {
+            assert_eq!(expect.holds(measured), held, "{expect} {measured:?}");
+        };
+        check(Expect::Value { value: 0.32, tol: 0.01 }, &[0.33], true);
+        check(Expect::Value { value: 0.32, tol: 0.01 }, &[0.33, 0.3305], false);
+        check(Expect::Range { lo: 0.52, hi: 0.59 }, &[0.52, 0.59], true);
+        check(Expect::Range { lo: 0.52, hi: 0.59 }, &[0.5199], false);
+        check(Expect::List { values: vec![1.0, 2.0], tol: 0.0 }, &[1.0, 2.0], true);
+        check(Expect::List { values: vec![1.0, 2.0], tol: 9.0 }, &[1.0], false);
+    }
+
+    #[test]
+    fn patterns_choose_claims() {
+        let check = |pattern: &str, text: &str, expected: bool| {
+            let chars = |s: &str| s.chars().collect::<Vec<_>>();
+            assert_eq!(fits(&chars(pattern), &chars(text)), expected, "{pattern} {text}");
+        };
+        check("gap.*", "gap.alu_first_5ms", true);
+        check("gap.*", "queue.gap", false);
+        check("*.first_?00ms", "deep.first_100ms", true);
+        check("steady", "steady.stream", false);
+    }
+}

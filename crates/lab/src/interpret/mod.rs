@@ -1,0 +1,86 @@
+//! Runs any scenario on any device; it never knows an experiment's name.
+//!
+//! The actors of a scenario are state machines (`actor.rs`). Two drivers carry out what they want:
+//! one loop in virtual time, or a thread and a handle each by the wall clock. Which one, the device
+//! decides.
+
+mod actor;
+mod flight;
+mod program;
+mod virtual_time;
+mod wall_clock;
+
+use crate::data::{RunData, Unit};
+use crate::scenario::{Order, Scenario};
+use virtual_time::VirtualDevice;
+use wall_clock::WallDevice;
+
+/// Why a scenario could not be run to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The device refused or is gone.
+    #[error(transparent)]
+    Device(#[from] everwarm_gpu::Error),
+    /// Nothing will happen any more, or nothing but repetition.
+    #[error("the scenario is stuck: {0}")]
+    Stuck(String),
+}
+
+/// Runs `scenario` on a fresh handle of the device `id`; `progress` is told of each part.
+///
+/// # Errors
+/// [`Error`] when the device can't do it; what ran before is lost.
+pub fn run(
+    scenario: &Scenario,
+    id: &str,
+    mut progress: impl FnMut(usize, usize),
+) -> Result<RunData, Error> {
+    let backend = everwarm_gpu::open(id)?;
+    let device = backend.device().clone();
+    let mut driver = match device.virtual_time {
+        true => Driver::Virtual(VirtualDevice::new(backend)),
+        false => Driver::Wall(WallDevice::new(id, backend)),
+    };
+    let order = order(scenario);
+    let mut units = Vec::with_capacity(order.len());
+    for (done, (cell, round)) in order.iter().enumerate() {
+        progress(done, order.len());
+        units.push(driver.run(scenario, *cell, *round)?);
+    }
+    let cells = scenario.cells.iter().map(|cell| cell.variables.clone()).collect();
+    let (name, seed) = (scenario.name.clone(), scenario.seed);
+    Ok(RunData { scenario: name, device, seed, cells, units })
+}
+
+enum Driver {
+    Virtual(VirtualDevice),
+    Wall(WallDevice),
+}
+
+impl Driver {
+    fn run(&mut self, plan: &Scenario, cell: usize, round: u32) -> Result<Unit, Error> {
+        match self {
+            Driver::Virtual(device) => device.run(plan, cell, round),
+            Driver::Wall(device) => device.run(plan, cell, round),
+        }
+    }
+}
+
+/// Cells and rounds in the order in which they run.
+fn order(scenario: &Scenario) -> Vec<(usize, u32)> {
+    let cells = 0..scenario.cells.len();
+    match scenario.order {
+        Order::Interleaved => (0..scenario.rounds)
+            .flat_map(|round| cells.clone().map(move |cell| (cell, round)))
+            .collect(),
+        Order::CellByCell => {
+            cells.flat_map(|cell| (0..scenario.rounds).map(move |round| (cell, round))).collect()
+        }
+    }
+}
+
+/// A seed for one round of one cell, from the scenario's.
+fn seed_of(seed: u64, cell: usize, round: u32) -> u64 {
+    let mix = |a: u64, b: u64| (a ^ b).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
+    mix(mix(seed, cell as u64), u64::from(round))
+}

@@ -1,0 +1,249 @@
+//! Values as scenario files write them, read with errors that say what was expected.
+
+use everwarm_units::{Bytes, Span};
+use serde::de::{
+    Deserialize, Deserializer, Error, MapAccess, Visitor, value::MapAccessDeserializer,
+};
+use std::fmt::{Formatter, Result as Fmt};
+
+/// A duration with its unit: `"8 ms"`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Duration(pub Span);
+
+/// A whole number of at least 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Count(pub u32);
+
+/// How many command buffers are in flight: a [`Count`] or `"all"`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Depth(pub Option<u32>);
+
+/// When counters are read: `"off"` or a period.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Telemetry(pub Option<Span>);
+
+/// A p-state to hold: its number, or `"off"` for none.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pin(pub Option<u8>);
+
+/// What one command buffer does, before a device gives it a size.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Work {
+    /// A command buffer without work.
+    Empty,
+    /// An FMA chain with this execution time at the device's top clock.
+    FmaTime {
+        /// Without the fixed cost of a command buffer.
+        time: Span,
+        /// Threads side by side.
+        threads: u32,
+    },
+    /// An FMA chain of so many iterations.
+    Fma {
+        /// Iterations a thread.
+        iterations: u32,
+        /// Threads side by side.
+        threads: u32,
+    },
+    /// A streaming read.
+    Stream {
+        /// Its traffic.
+        bytes: u64,
+    },
+    /// A product of two square matrices.
+    Matmul {
+        /// Rows and columns.
+        n: u32,
+    },
+}
+
+const KERNELS: &str = "alu, stream, matmul, hold, empty";
+
+/// Traffic of the streaming read: 65,536 threads of 32 loads of 16 bytes. Source: study 2.
+const STREAM_BYTES: u64 = 65_536 * 32 * 16;
+
+/// Threads of the hold: one threadgroup. Source: study 4.1.
+const HOLD_THREADS: u32 = 32;
+
+/// Deserializes through one visitor, whatever the value's type.
+macro_rules! from_any {
+    ($name:ty, $expecting:expr, { $($method:item)+ }) => {
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+                struct V;
+                impl<'de> Visitor<'de> for V {
+                    type Value = $name;
+                    fn expecting(&self, f: &mut Formatter) -> Fmt { f.write_str($expecting) }
+                    $($method)+
+                }
+                d.deserialize_any(V)
+            }
+        }
+    };
+}
+
+/// A whole number of at least 1 that fits.
+fn count<E: Error>(n: i64) -> Result<u32, E> {
+    match u32::try_from(n) {
+        Ok(n) if n > 0 => Ok(n),
+        _ => Err(E::custom(format!("{n} is out of range; expected a whole number of at least 1"))),
+    }
+}
+
+from_any!(Duration, "a duration such as \"8 ms\"", {
+    fn visit_str<E: Error>(self, text: &str) -> Result<Duration, E> {
+        text.parse().map(Duration).map_err(E::custom)
+    }
+    fn visit_i64<E: Error>(self, n: i64) -> Result<Duration, E> {
+        match n {
+            0 => Ok(Duration(Span::ZERO)),
+            n => Err(E::custom(format!("{n} has no unit; expected a duration such as \"8 ms\""))),
+        }
+    }
+});
+
+from_any!(Count, "a whole number of at least 1", {
+    fn visit_i64<E: Error>(self, n: i64) -> Result<Count, E> {
+        count(n).map(Count)
+    }
+});
+
+from_any!(Depth, "a whole number of at least 1, or \"all\"", {
+    fn visit_i64<E: Error>(self, n: i64) -> Result<Depth, E> {
+        count(n).map(|n| Depth(Some(n)))
+    }
+    fn visit_str<E: Error>(self, text: &str) -> Result<Depth, E> {
+        match text {
+            "all" => Ok(Depth(None)),
+            other => Err(E::custom(format!(
+                "`{other}` is no depth; expected a whole number of at least 1, or \"all\""
+            ))),
+        }
+    }
+});
+
+from_any!(Telemetry, "\"off\" or a period such as \"100 ms\"", {
+    fn visit_str<E: Error>(self, text: &str) -> Result<Telemetry, E> {
+        match text {
+            "off" => Ok(Telemetry(None)),
+            text => match text.parse::<Span>() {
+                Ok(Span::ZERO) => Err(E::custom(
+                    "the telemetry period is 0; expected \"off\" or a period such as \"100 ms\"",
+                )),
+                Ok(period) => Ok(Telemetry(Some(period))),
+                Err(error) => Err(E::custom(format!("{error} (or \"off\")"))),
+            },
+        }
+    }
+});
+
+from_any!(Pin, "the number of a p-state, or \"off\"", {
+    fn visit_i64<E: Error>(self, n: i64) -> Result<Pin, E> {
+        match u8::try_from(n) {
+            Ok(n) if n > 0 => Ok(Pin(Some(n))),
+            _ => Err(E::custom(format!("{n} is no p-state; expected 1 or more, or \"off\""))),
+        }
+    }
+    fn visit_str<E: Error>(self, text: &str) -> Result<Pin, E> {
+        match text {
+            "off" => Ok(Pin(None)),
+            other => Err(E::custom(format!(
+                "`{other}` is no p-state; expected a number of 1 or more, or \"off\""
+            ))),
+        }
+    }
+});
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Alu {
+    time: Option<Duration>,
+    iterations: Option<Count>,
+    threads: Option<Count>,
+}
+
+impl Alu {
+    fn work<E: Error>(&self) -> Result<Work, E> {
+        let threads = self.threads.map_or(everwarm_workload::Kernel::FMA_THREADS, |n| n.0);
+        match (self.time, self.iterations) {
+            (Some(Duration(time)), None) => Ok(Work::FmaTime { time, threads }),
+            (None, Some(Count(iterations))) => Ok(Work::Fma { iterations, threads }),
+            _ => Err(E::custom("alu needs either `time` or `iterations`")),
+        }
+    }
+}
+
+/// The value of `alu`.
+struct AluWork(Work);
+
+from_any!(AluWork, "an execution time such as \"0.58 ms\", or { iterations, threads }", {
+    fn visit_str<E: Error>(self, text: &str) -> Result<AluWork, E> {
+        let time = Some(Duration(text.parse().map_err(E::custom)?));
+        Alu { time, iterations: None, threads: None }.work().map(AluWork)
+    }
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<AluWork, A::Error> {
+        Alu::deserialize(MapAccessDeserializer::new(map))?.work().map(AluWork)
+    }
+});
+
+/// The value of `stream`.
+struct Traffic(u64);
+
+from_any!(Traffic, "true, or an amount of data such as \"33.6 MB\"", {
+    fn visit_bool<E: Error>(self, on: bool) -> Result<Traffic, E> {
+        if on { Ok(Traffic(STREAM_BYTES)) } else { Err(E::custom("stream = false is no kernel")) }
+    }
+    fn visit_str<E: Error>(self, text: &str) -> Result<Traffic, E> {
+        let bytes: Bytes = text.parse().map_err(E::custom)?;
+        match bytes.as_b() {
+            b if b >= 1.0 => Ok(Traffic(b as u64)),
+            _ => Err(E::custom(format!("`{text}` is nothing to read; expected at least 1 B"))),
+        }
+    }
+});
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WorkDoc {
+    alu: Option<AluWork>,
+    stream: Option<Traffic>,
+    matmul: Option<Count>,
+    hold: Option<Duration>,
+    empty: Option<bool>,
+    /// What selectors call it.
+    #[serde(rename = "name")]
+    _name: Option<String>,
+}
+
+impl WorkDoc {
+    fn work<E: Error>(self) -> Result<Work, E> {
+        let hold = |d: Duration| Work::FmaTime { time: d.0, threads: HOLD_THREADS };
+        let named = [
+            self.alu.map(|alu| alu.0),
+            self.stream.map(|traffic| Work::Stream { bytes: traffic.0 }),
+            self.matmul.map(|n| Work::Matmul { n: n.0 }),
+            self.hold.map(hold),
+            self.empty.filter(|on| *on).map(|_| Work::Empty),
+        ];
+        let mut works = named.into_iter().flatten();
+        match (works.next(), works.next()) {
+            (Some(work), None) => Ok(work),
+            _ => Err(E::custom(format!("a kernel is exactly one of {KERNELS}"))),
+        }
+    }
+}
+
+from_any!(Work, "a kernel such as { alu = \"0.58 ms\" }", {
+    fn visit_str<E: Error>(self, text: &str) -> Result<Work, E> {
+        match text {
+            "empty" => Ok(Work::Empty),
+            "stream" => Ok(Work::Stream { bytes: STREAM_BYTES }),
+            other => Err(E::custom(format!(
+                "unknown kernel `{other}`; expected \"empty\", \"stream\" or a table with one of {KERNELS}"
+            ))),
+        }
+    }
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Work, A::Error> {
+        WorkDoc::deserialize(MapAccessDeserializer::new(map))?.work()
+    }
+});
