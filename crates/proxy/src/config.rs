@@ -126,13 +126,13 @@ impl FromStr for Upstream {
         if authority.host().is_empty() {
             return Err(wrong("has no host"));
         }
-        let port = match authority.port_u16() {
-            Some(0) => return Err(wrong("has port 0")),
-            Some(port) => port,
-            None if authority.port().is_some() || authority.as_str().ends_with(':') => {
-                return Err(wrong("has a port that is no port"));
-            }
-            None => 80,
+        // What the library takes for no port at all may be one that is out of range.
+        let port = match &authority.as_str()[authority.host().len()..] {
+            "" => 80,
+            text => match text.trim_start_matches(':').parse::<u16>() {
+                Ok(port) if port > 0 => port,
+                _ => return Err(wrong("has a port that is not from 1 to 65535")),
+            },
         };
         let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
         let prefix = uri.path().trim_end_matches('/').to_owned();
@@ -170,7 +170,7 @@ mod tests {
         check("ftp://a", "unknown scheme `ftp`");
         check("http://", "is not a URL");
         check("http://a:99999", "port");
-        check("http://a:x", "is not a URL");
+        check("http://a:x", "port that is not from 1");
         check("http://u@a", "user name");
         check("http://a/?x=1", "query");
     }

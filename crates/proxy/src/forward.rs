@@ -76,7 +76,7 @@ impl Shared {
         outgoing: &Outgoing,
         exchange: &Exchange,
     ) -> Result<(Response<Incoming>, Connection), UpstreamFailure> {
-        let mut connection = match self.pool.take() {
+        let mut connection = match self.pool.take().await {
             Some(connection) => connection,
             None => self.connect().await?,
         };

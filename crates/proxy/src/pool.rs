@@ -11,7 +11,7 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -58,42 +58,43 @@ impl Pool {
     }
 
     /// The idle connection that was used last, if one may still be used.
-    pub(crate) fn take(&self) -> Option<Connection> {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        while let Some(candidate) = idle.pop() {
-            if candidate.fresh() && candidate.connection.sender.is_ready() {
-                return Some(candidate.connection);
+    pub(crate) async fn take(&self) -> Option<Connection> {
+        loop {
+            let candidate = self.idle().pop()?;
+            if !candidate.fresh() {
+                continue;
+            }
+            // One that has just been given back needs a moment until hyper sees the end, too.
+            let Idle { mut connection, .. } = candidate;
+            let ready = tokio::time::timeout(SETTLE, connection.sender.ready()).await;
+            if matches!(ready, Ok(Ok(()))) {
+                return Some(connection);
             }
         }
-        None
     }
 
-    /// Takes `connection` back after a response, once its request is over as well.
+    fn idle(&self) -> MutexGuard<'_, Vec<Idle>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes `connection` back after a response, when its request is over as well.
     pub(crate) fn give_back(self: &Arc<Self>, mut connection: Connection) {
         connection.served += 1;
         let worn = connection.served >= self.limits.pool_requests;
-        if worn || connection.idle_max.is_zero() {
-            return;
+        if !worn && !connection.idle_max.is_zero() {
+            self.keep(connection);
         }
-        let pool = Arc::clone(self);
-        tokio::spawn(async move {
-            // hyper needs a moment to see the end; a request that is still being sent never ends.
-            let ready = tokio::time::timeout(Duration::from_secs(1), connection.sender.ready());
-            if matches!(ready.await, Ok(Ok(()))) {
-                pool.keep(connection);
-            }
-        });
     }
 
     fn keep(self: &Arc<Self>, connection: Connection) {
         let lapse = connection.idle_max;
         let idle = Idle { connection, since: Instant::now() };
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(idle);
+        self.idle().push(idle);
         let pool: Weak<Pool> = Arc::downgrade(self);
         tokio::spawn(async move {
             tokio::time::sleep(lapse).await;
             if let Some(pool) = pool.upgrade() {
-                pool.idle.lock().unwrap_or_else(PoisonError::into_inner).retain(Idle::fresh);
+                pool.idle().retain(Idle::fresh);
             }
         });
     }
@@ -158,6 +159,9 @@ impl Pool {
         Err(UpstreamFailure::Connect(format!("tried {}", tried.join("; "))))
     }
 }
+
+/// How long a connection that was given back may take to be ready: a task's turn.
+const SETTLE: Duration = Duration::from_millis(20);
 
 /// Headers of one message, either way. Source: guess; nobody sends a tenth of it.
 pub(crate) const HEADERS_MAX: usize = 512;
