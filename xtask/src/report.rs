@@ -25,11 +25,10 @@ impl Tally {
     /// run in another.
     pub fn read(&mut self, line: &str) {
         let line = plain(line);
-        let line = line.trim();
-        let counts = if line.starts_with("Summary [") {
-            line.split_once("run:").map(|(_, counts)| counts)
-        } else {
-            line.strip_prefix("test result:")
+        // Where a test failed, nextest shows what it printed, a summary of its own indented.
+        let counts = match line.trim_start().starts_with("Summary [") {
+            true => line.split_once(" run: ").map(|(_, counts)| counts),
+            false => line.strip_prefix("test result:"),
         };
         for count in counts.unwrap_or_default().split([',', ';', '.']) {
             let mut words = count.trim().splitn(2, ' ');
@@ -164,6 +163,7 @@ mod tests {
             3,
             1,
         );
+        check("    test result: FAILED. 0 passed; 1 failed; 0 ignored", 0, 0);
         check("5 passed, says a test of itself", 0, 0);
     }
 }
