@@ -18,7 +18,7 @@ pub use backend::{default_device, devices, open};
 pub use clock::Monotonic;
 pub use device::{Completion, Counters, Device, Queue, Ticket};
 pub use error::Error;
-pub use punctual::wake_promptly;
+pub use punctual::{keep_real_time, wake_promptly};
 
 use everwarm_units::{Instant, PState};
 use everwarm_workload::Kernel;

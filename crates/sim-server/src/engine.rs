@@ -82,7 +82,7 @@ pub(crate) fn start(
     let inbox = Inbox { sender, lateness: Arc::clone(&lateness), epoch };
     let builder = std::thread::Builder::new().name("everwarm-engine".into());
     let thread = builder.spawn(move || {
-        everwarm_gpu::wake_promptly();
+        everwarm_gpu::keep_real_time();
         let mut machine = machine;
         let slot = Slot::new(runtime, machine.open_queue());
         let clients = Clients::new(epoch, device);
@@ -173,9 +173,11 @@ impl Engine {
         while let Some(event) = self.next_event().filter(|event| *event <= to) {
             self.machine.advance(event);
             self.note_late(self.now().since(event));
-            while let Some(completion) = self.machine.poll() {
+            // Other processes are told at once, so that the way to them is over when their hosts
+            // would observe it.
+            while let Some(completion) = self.machine.poll_ended() {
                 if completion.queue == self.slot.queue() {
-                    self.slot.on_completion(&completion);
+                    self.slot.on_completion(completion);
                 } else {
                     self.clients.on_completion(&completion, &mut self.machine);
                 }

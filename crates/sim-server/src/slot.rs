@@ -48,6 +48,8 @@ pub(crate) struct Slot {
     queue: QueueId,
     waiting: VecDeque<(Instant, Job)>,
     running: Option<Running>,
+    /// Completions that the host will have observed at their instants.
+    coming: VecDeque<Completion>,
     /// Buffers of the running job: the number its program knows them by.
     numbers: HashMap<BufferId, u64>,
 }
@@ -67,16 +69,25 @@ struct Running {
 
 impl Slot {
     pub(crate) fn new(runtime: Runtime, queue: QueueId) -> Self {
-        Slot { runtime, queue, waiting: VecDeque::new(), running: None, numbers: HashMap::new() }
+        Slot {
+            runtime,
+            queue,
+            waiting: VecDeque::new(),
+            running: None,
+            coming: VecDeque::new(),
+            numbers: HashMap::new(),
+        }
     }
 
     pub(crate) fn queue(&self) -> QueueId {
         self.queue
     }
 
-    /// When the running job wants to be stepped, whatever the GPU does.
+    /// When the running job must be stepped, whatever the GPU does.
     pub(crate) fn wake(&self) -> Option<Instant> {
-        self.running.as_ref().and_then(|running| running.wake)
+        let program = self.running.as_ref().and_then(|running| running.wake);
+        let observes = self.coming.front().map(|completion| completion.observed);
+        [program, observes].into_iter().flatten().min()
     }
 
     pub(crate) fn submit(&mut self, now: Instant, job: Job, machine: &mut Machine) {
@@ -94,7 +105,13 @@ impl Slot {
         }
     }
 
-    pub(crate) fn on_completion(&mut self, c: &Completion) {
+    /// A buffer of ours has ended; the running job learns of it when a host would.
+    pub(crate) fn on_completion(&mut self, completion: Completion) {
+        self.coming.push_back(completion);
+    }
+
+    fn observe(&mut self, c: &Completion) {
+        // One of a cancelled job has no number any more.
         let Some(number) = self.numbers.remove(&c.buffer) else { return };
         let running = self.running.as_mut().expect("numbers are of the running job");
         running.prefill_gpu_start.get_or_insert(c.gpu_start);
@@ -116,6 +133,9 @@ impl Slot {
 
     /// Carries out what the running job does at `now`, and begins the next one when it has ended.
     pub(crate) fn step(&mut self, now: Instant, machine: &mut Machine) {
+        while let Some(completion) = self.coming.pop_front_if(|c| c.observed <= now) {
+            self.observe(&completion);
+        }
         loop {
             if self.running.is_none() {
                 let Some((arrived, job)) = self.waiting.pop_front() else { return };
@@ -224,8 +244,8 @@ mod tests {
             match next.filter(|t| *t <= to) {
                 Some(t) => {
                     machine.advance(t);
-                    while let Some(completion) = machine.poll() {
-                        slot.on_completion(&completion);
+                    while let Some(completion) = machine.poll_ended() {
+                        slot.on_completion(completion);
                     }
                     slot.step(t, machine);
                 }

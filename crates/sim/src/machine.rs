@@ -182,6 +182,12 @@ impl Machine {
         self.completions.pop_front_if(|c| c.observed <= now)
     }
 
+    /// The next completion whose buffer has ended by now, though the host may learn of it only
+    /// later ([`Completion::observed`]): for callers who take it there themselves.
+    pub fn poll_ended(&mut self) -> Option<Completion> {
+        self.completions.pop_front()
+    }
+
     /// The counters now.
     pub fn counters(&self) -> Counters {
         let (residency, mut gpu_energy) = self.meter.read(self.now);
