@@ -59,6 +59,7 @@ pub fn print(force: bool) -> anyhow::Result<bool> {
 /// When a system package is missing and we may not install it, or an installation fails.
 pub fn ready() -> anyhow::Result<Ready> {
     system_packages()?;
+    python_is_new_enough()?;
     let venv = venv();
     let wanted = stamp()?;
     let stamp = venv.join("everwarm-stamp");
@@ -168,6 +169,15 @@ fn system_packages() -> anyhow::Result<()> {
     };
     shell::run(&mut apt(&["update"]))?;
     shell::run(apt(&["install", "--yes", "--no-install-recommends"]).args(&missing))
+}
+
+/// The pinned packages have wheels for Python 3.11 and newer.
+fn python_is_new_enough() -> anyhow::Result<()> {
+    let version = shell::output(Command::new("python3").arg("--version"))?;
+    let minor = version.trim().strip_prefix("Python 3.").and_then(|rest| rest.split('.').next());
+    let new_enough = minor.and_then(|minor| minor.parse::<u32>().ok()).is_some_and(|n| n >= 11);
+    anyhow::ensure!(new_enough, "python3 is {}, expected at least Python 3.11", version.trim());
+    Ok(())
 }
 
 /// Debian's names of packages that are not there.

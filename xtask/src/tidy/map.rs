@@ -2,10 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use super::source::Workspace;
+use super::source::{File, Workspace};
 use super::{Finding, RULES};
 
 const MAP: &str = "ARCHITECTURE.md";
+const LONGEST: usize = 300;
+const README: &str = "README.md";
+const CI: &str = ".ci/run";
+const DEMO: &str = "cargo run --release -- demo";
+const TEST: &str = "cargo xtask test";
 const MARK: &str = "**Invariant:**";
 
 /// The map exists and names each crate by its folder or its name.
@@ -20,6 +25,30 @@ pub fn crates(workspace: &Workspace) -> Vec<Finding> {
         !names.iter().any(|name| map.text.contains(name))
     });
     unnamed.map(|p| Finding::new(MAP, 0, format!("does not name `{}`", p.folder))).collect()
+}
+
+/// The map can be read in one sitting.
+pub fn length(workspace: &Workspace) -> Vec<Finding> {
+    let lines = workspace.file(MAP).map_or(0, |map| map.text.lines().count());
+    let what = format!("{lines} lines, expected at most {LONGEST}");
+    if lines > LONGEST { vec![Finding::new(MAP, lines, what)] } else { Vec::new() }
+}
+
+/// README tells both commands, and continuous integration runs the second and nothing else.
+pub fn commands(workspace: &Workspace) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for command in [DEMO, TEST] {
+        let told = |readme: &File| readme.text.lines().any(|line| line.trim() == command);
+        if !workspace.file(README).is_some_and(told) {
+            findings.push(Finding::new(README, 0, format!("expected a line `{command}`")));
+        }
+    }
+    let script = workspace.file(CI).map(|file| file.text.as_str()).unwrap_or_default();
+    let commands = script.lines().filter(|line| line.contains("cargo"));
+    if commands.map(|line| line.trim_start_matches("exec ")).ne([TEST]) {
+        findings.push(Finding::new(CI, 0, format!("expected `{TEST}` and no other cargo command")));
+    }
+    findings
 }
 
 /// Each paragraph with an invariant names, in backticks, at least one test, and no test that isn't.
@@ -86,6 +115,19 @@ mod tests {
         let map = "`crates/sim`, `dvfs` and `everwarm-gpu`; the proxy\n";
         let found = crates(&made_up(&[(MAP, map)]));
         assert_eq!(found, [Finding::new(MAP, 0, "does not name `crates/proxy`")]);
+    }
+
+    #[test]
+    fn a_readme_or_script_that_says_otherwise_is_found() {
+        let check = |readme: &str, script: &str, findings: usize| {
+            let found = commands(&made_up(&[(README, readme), (CI, script)]));
+            assert_eq!(found.len(), findings, "{readme:?} {script:?}");
+        };
+        let readme = format!("{DEMO}\n    {TEST}\n");
+        check(&readme, "cd x\nexec cargo xtask test\n", 0);
+        check(&readme, "exec cargo xtask test tidy\n", 1);
+        check(&readme, "cargo xtask test\ncargo bench\n", 1);
+        check("Run cargo xtask test.\n", "cargo xtask test\n", 2);
     }
 
     #[test]

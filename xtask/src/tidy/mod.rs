@@ -75,6 +75,8 @@ rules! {
     every_data_file_is_in_a_table: tables::data_files,
     every_plug_in_is_in_its_table: tables::plug_ins,
     architecture_names_every_crate: map::crates,
+    architecture_is_short: map::length,
+    readme_and_ci_run_the_same: map::commands,
     architecture_invariants_have_tests: map::invariants,
 }
 
