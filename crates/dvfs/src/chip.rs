@@ -63,6 +63,10 @@ pub struct ControllerParameters {
     /// Samples for which a boost is held and a gated regulator stands still; also what one sample
     /// without credited work takes back.
     pub reset_periods: u32,
+    /// Time without power after which the controller begins as new.
+    pub forget_after: Span,
+    /// Filtered utilisation of a new controller. Unit: percent.
+    pub filter_start_pct: f64,
     /// Credited share of a window from which it counts towards a boost. Unit: percent.
     pub boost_min_utilization_pct: f64,
     /// Size of the first boost. Unit: percent of the span from base to top clock.

@@ -35,8 +35,10 @@
 //! moment. The regulator stands still for `reset_periods`, so that gating between two long kernels
 //! costs nothing, then its output fades with the same constant; its filtered utilisation stays, for
 //! there is nothing to filter. An output that has faded to the base state ends all that, and the
-//! next work meets a controller as new: this is why a clock that was lost is not found again
-//! quickly, and why the time for which it is kept grows only with the logarithm of y.
+//! next work meets a cleared controller: this is why a clock that was lost is not found again
+//! quickly, and why the time for which it is kept grows only with the logarithm of y. After
+//! `forget_after` the firmware has lost its state and begins anew, with its filter not at 0 but at
+//! `filter_start_pct`: a regulator that was reset is quicker than one that has decayed.
 //!
 //! Contract: [`Controller::sample`] at the end of each full window, [`Controller::power_off`] with
 //! the window that gating cut short, [`Controller::power_on`] with the time without power. A short
@@ -84,9 +86,9 @@ impl Controller {
     pub fn new(chip: &Chip) -> Self {
         let base = chip.controller.base_pstate;
         Controller {
+            filtered: chip.controller.filter_start_pct,
             parameters: chip.controller.clone(),
             places: (base..=chip.top().0).map(|p| chip.boost_pct(PState(p))).collect(),
-            filtered: 0.0,
             regulated: 0.0,
             boost: 0.0,
             hold: 0.0,
@@ -119,6 +121,11 @@ impl Controller {
 
     /// The GPU is powered again after `off` without power; returns the p-state it starts at.
     pub fn power_on(&mut self, off: Span) -> PState {
+        if off >= self.parameters.forget_after {
+            self.clear();
+            self.filtered = self.parameters.filter_start_pct;
+            return self.decide();
+        }
         let periods = off.as_nanos() as f64 / self.parameters.sample_period.as_nanos() as f64;
         let reset = f64::from(self.parameters.reset_periods);
         self.boost *= self.filter_keeps(periods);
@@ -127,9 +134,14 @@ impl Controller {
         self.streak = (self.streak - reset * periods).max(0.0);
         self.burst &= self.streak > 0.0;
         if self.decide() == PState(self.parameters.base_pstate) {
-            (self.filtered, self.regulated, self.boost) = (0.0, 0.0, 0.0);
+            self.clear();
         }
         self.pstate
+    }
+
+    fn clear(&mut self) {
+        (self.filtered, self.regulated, self.boost) = (0.0, 0.0, 0.0);
+        (self.hold, self.streak, self.burst) = (0.0, 0.0, false);
     }
 
     /// What the filter keeps of an old value after `periods`.
@@ -220,7 +232,9 @@ mod tests {
 
     #[test]
     fn full_load_is_boosted_and_then_regulated_to_the_top() {
-        let states = run(&mut controller(), window(8.0, 8.0, 100.0), 9);
+        let mut controller = controller();
+        controller.clear();
+        let states = run(&mut controller, window(8.0, 8.0, 100.0), 9);
         assert_eq!(states, [1, 3, 4, 4, 4, 4, 7, 8, 8]);
     }
 
@@ -261,6 +275,19 @@ mod tests {
             check(load, 198, 1, 4);
             check(load, 350, 1, 1);
         }
+    }
+
+    #[test]
+    fn a_reset_controller_is_quicker_than_a_decayed_one() {
+        let periods_to_top = |off: Span| {
+            let mut controller = controller();
+            run(&mut controller, window(8.0, 8.0, 100.0), 100);
+            controller.power_on(off);
+            let states = run(&mut controller, window(8.0, 8.0, 100.0), 20);
+            states.iter().position(|s| *s == 8).unwrap() + 1
+        };
+        assert_eq!(periods_to_top(Span::ms(300)), 8);
+        assert_eq!(periods_to_top(Span::ms(1000)), 4);
     }
 
     #[test]

@@ -150,6 +150,7 @@ fn check_controller(chip: &Chip) -> Result<(), Wrong> {
         ("proportional_gain", c.proportional_gain, 0.0, 1e4),
         ("integral_gain", c.integral_gain, 0.0, 1e4),
         ("output_limit_pct", c.output_limit_pct, 0.0, 1e9),
+        ("filter_start_pct", c.filter_start_pct, 0.0, 100.0),
         ("boost_min_utilization_pct", c.boost_min_utilization_pct, 1.0, 100.0),
         ("boost_step_pct", c.boost_step_pct, 0.0, 100.0),
         ("boost_periods_burst", c.boost_periods_burst, 1.0, 1e6),
@@ -160,6 +161,7 @@ fn check_controller(chip: &Chip) -> Result<(), Wrong> {
     ] {
         number(&format!("controller.{key}"), value, least, most)?;
     }
+    span("controller.forget_after", c.forget_after, Span::ZERO, Span::s(3600))?;
     span("controller.credited_gap", c.credited_gap, Span::ZERO, Span::s(1))?;
     span("controller.burst", c.burst, Span::ZERO, Span::s(3600))
 }

@@ -39,8 +39,18 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec((gap(), 0usize..3, kernel()), 1..60)
 }
 
+/// Built-in chips, and what a user's own file may make of them.
 fn chips() -> impl Strategy<Value = Chip> {
-    prop::sample::select(Chip::names()).prop_map(|name| Chip::built_in(name).unwrap())
+    let name = prop::sample::select(Chip::names());
+    (name, 1u8..=6, 0usize..6, prop::sample::select(vec![0.0, 25.0, 50.0, 100.0]), 1u64..20)
+        .prop_map(|(name, base, dropped, step, period)| {
+            let mut chip = Chip::built_in(name).unwrap();
+            chip.pstates.truncate(chip.pstates.len() - dropped);
+            chip.controller.base_pstate = base.min(chip.top().0);
+            chip.controller.boost_step_pct = step;
+            chip.controller.sample_period = Span::ms(period);
+            chip
+        })
 }
 
 /// How a caller lets time pass.
@@ -139,6 +149,8 @@ proptest! {
         let sum: Span = counters.residency.iter().copied().sum();
         prop_assert_eq!(sum, counters.at.since(Instant::ZERO));
         prop_assert!(counters.busy <= sum);
+        let below_base = &counters.residency[1..usize::from(chip.controller.base_pstate)];
+        prop_assert!(below_base.iter().all(|span| span.is_zero()));
         let submitted = chip.host.submission_energy * steps.len() as f64;
         prop_assert!((counters.cpu_energy.as_j() - submitted.as_j()).abs() < 1e-9);
 
