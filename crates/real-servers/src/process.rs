@@ -18,7 +18,7 @@ use anyhow::Context;
 const WATCHED: &str = r#"
 "$@" </dev/null &
 program=$!
-trap 'kill -9 $program 2>/dev/null' EXIT
+trap 'kill -9 $program; wait $program' EXIT
 trap 'exit 1' INT TERM HUP
 read -r _
 "#;
@@ -93,4 +93,25 @@ impl Drop for Guard {
 pub fn free_address() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("a bound socket")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn alive(process: &str) -> bool {
+        let asked = Command::new("kill").args(["-0", process]).stderr(Stdio::null()).status();
+        asked.is_ok_and(|status| status.success())
+    }
+
+    #[test]
+    fn a_program_ends_with_its_guard_even_if_it_ignores_being_told() {
+        let stubborn = "trap '' TERM HUP INT; echo $$; exec sleep 1000";
+        let words = ["sh", "-c", stubborn].map(str::to_owned);
+        let mut guard = Guard::start(&words, &[]).expect("sh starts");
+        let process = guard.line().expect("its number").trim().to_owned();
+        assert!(alive(&process));
+        drop(guard);
+        assert!(!alive(&process));
+    }
 }
