@@ -84,6 +84,7 @@ impl Engine {
 
     pub(crate) fn run(mut self, inbox: &Receiver<Message>) {
         let _panic = OnPanic(self.board.clone());
+        everwarm_gpu::wake_promptly();
         self.open_if_due();
         let mut wake = self.drain();
         loop {

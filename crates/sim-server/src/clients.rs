@@ -13,6 +13,10 @@ use rustix::net::SendFlags;
 use std::collections::HashMap;
 use std::os::unix::net::UnixStream;
 
+/// The longest command buffer, at the top clock: whoever commits one that never ends would take the
+/// GPU from all others for ever. Source: guess; drivers kill a buffer after seconds.
+const KERNEL_MAX: Span = Span::s(60);
+
 /// A connection, for as long as the server runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ClientId(pub u64);
@@ -160,6 +164,10 @@ impl Clients {
             && !(flops >= 0.0 && bytes >= 0.0)
         {
             return Err(format!("{kernel:?} has a negative cost"));
+        }
+        let span = m.execution(kernel, m.top());
+        if span > KERNEL_MAX {
+            return Err(format!("{kernel:?} would run for {span:.0}; the limit is {KERNEL_MAX}"));
         }
         lane.in_flight += 1;
         let id = m.commit(m.now(), lane.id, kernel);

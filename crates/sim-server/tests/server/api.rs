@@ -139,11 +139,18 @@ fn a_client_that_leaves_frees_the_gpu() {
 fn requests_wait_for_each_other() {
     let (server, _folder) = serve("llamacpp");
     let first = post(&server, &chat(12, r#", "max_tokens": 8, "stream": true"#));
-    // The head of a llama.cpp-like stream comes when the request leaves the queue.
+    // (The head of a llama.cpp-like stream comes when the request leaves the queue, so the first
+    // has begun.)
     let second = post(&server, &chat(12, r#", "max_tokens": 1"#)).json();
     let queued = ms(&second["timings"], "queue_ms");
     assert!(queued > 100.0, "it waited {queued} ms for 8 tokens of another");
     drop(first);
+    let first = post(&server, &chat(12, r#", "max_tokens": 8, "stream": true"#));
+    let asked = Instant::now();
+    let second = post(&server, &chat(12, r#", "max_tokens": 1, "stream": true"#));
+    let head = asked.elapsed().as_millis();
+    assert!(head > 100, "the head came after {head} ms, while the other had the slot");
+    drop((first, second));
 }
 
 #[test]

@@ -139,6 +139,15 @@ fn bad_manners_are_answered_and_disturb_nobody() {
         b"{\"open-queue\":{\"queue\":0,\"colour\":1}}\n",
         "unknown field `colour`",
     );
+    for (kernel, expected) in [
+        (Kernel::Stream { bytes: u64::MAX }, "the limit is 1 min"),
+        (Kernel::Modelled { flops: 1e300, bytes: 0.0 }, "the limit is 1 min"),
+        (Kernel::Modelled { flops: 0.0, bytes: -1.0 }, "has a negative cost"),
+    ] {
+        let mut lines = wire::line(&Request::OpenQueue { queue: 0 });
+        lines.extend(wire::line(&Request::Commit { queue: 0, ticket: 0, at_ns: 0, kernel }));
+        check(greeted(&server), &lines, expected);
+    }
     assert_eq!(land(gpu.as_mut(), 1).len(), 1);
 }
 
