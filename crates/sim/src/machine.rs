@@ -391,8 +391,11 @@ impl Machine {
         let deep = idle >= wake.deep_idle_after;
         self.awake_at = now + wake.latency(idle).as_nanos();
         self.first_after_wake = Some(if deep { wake.deep_idle_stall.as_nanos() } else { 0 });
-        self.window.open(now);
-        self.sample_at = Some(now + self.chip.controller.sample_period.as_nanos());
+        // The timer runs from power-on; only a wake longer than its period puts it off.
+        self.window.open(self.awake_at);
+        let period = self.chip.controller.sample_period.as_nanos();
+        let base = if self.awake_at < now + period { now } else { self.awake_at };
+        self.sample_at = Some(base + period);
         let pstate = self.controller.power_on(off);
         self.switch(pstate);
     }

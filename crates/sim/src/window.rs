@@ -17,8 +17,6 @@ pub(crate) struct Window {
     occupied: u64,
     /// The longest stretch without a gap that ended in this window.
     stretch: u64,
-    /// No work has come since power-on.
-    waking: bool,
     /// Start of the current empty stretch.
     empty_since: u64,
     /// Up to where the current empty stretch is charged.
@@ -34,7 +32,6 @@ impl Window {
             occupied_since: None,
             occupied: 0,
             stretch: 0,
-            waking: false,
             empty_since: 0,
             charged_to: 0,
             charged: 0,
@@ -45,10 +42,9 @@ impl Window {
         self.occupied_since.is_some()
     }
 
-    /// The GPU gets power at `now`; the first window begins.
-    pub(crate) fn open(&mut self, now: u64) {
-        *self = Window { start: now, empty_since: now, charged_to: now, ..self.clone() };
-        self.waking = true;
+    /// The GPU is awake at `at`, from where the first window counts: a wake is nobody's idleness.
+    pub(crate) fn open(&mut self, at: u64) {
+        *self = Window { start: at, empty_since: at, charged_to: at, ..self.clone() };
         (self.occupied, self.stretch, self.charged, self.occupied_since) = (0, 0, 0, None);
     }
 
@@ -56,7 +52,6 @@ impl Window {
     pub(crate) fn occupy(&mut self, at: u64) {
         let at = at.max(self.empty_since);
         self.charge(at);
-        self.waking = false;
         self.occupied_since = Some(at);
     }
 
@@ -89,10 +84,9 @@ impl Window {
         sample
     }
 
-    /// Charges the empty stretch up to `now` if it is too long to be credited. A wake is nobody's
-    /// idleness.
+    /// Charges the empty stretch up to `now` if it is too long to be credited.
     fn charge(&mut self, now: u64) {
-        if !self.waking && now - self.empty_since > self.credited_gap {
+        if now - self.empty_since > self.credited_gap {
             self.charged += now - self.charged_to;
             self.charged_to = now;
         }

@@ -129,7 +129,7 @@ pub fn ramp(chip: &Chip, phase: f64) -> Figures {
     let last_low = last_low.map_or(0.0, |c| ms(&all[0], c));
     let share = first_500.len() as f64 / (500.0 / (steady + gaps(&all)[2000]));
     out.extend([
-        ("ramp.p1_plateau_2s_idle", 13.0, 21.0, reaches(&all, 2)),
+        ("ramp.p1_plateau_2s_idle", 13.0, 21.0, reaches(&all[1..], 2)),
         ("ramp.p4_after_plateau_2s_idle", 0.0, 8.0, reaches(&all, 4) - reaches(&all, 2)),
         ("ramp.sag", 2.0, 2.0, sag.map(p).fold(9.0, f64::min)),
         ("ramp.p5_at", 396.0, 446.0, reaches(&all, 5)),
