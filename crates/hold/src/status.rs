@@ -61,8 +61,16 @@ pub struct Counters {
     pub hold_ms: u64,
     /// Times that the device failed or could not be opened.
     pub failures: u64,
-    /// Releases, by reason. Shape: as [`Reason::ALL`].
+    /// Releases, by reason. Shape: as [`Reason::ALL`]; as JSON an object by reason's name.
+    #[serde(serialize_with = "by_reason")]
     pub releases: [u64; Reason::ALL.len()],
+}
+
+fn by_reason<S: serde::Serializer>(
+    releases: &[u64; Reason::ALL.len()],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(Reason::ALL.iter().map(|r| r.name()).zip(releases))
 }
 
 /// Everything a warmer says of itself.

@@ -81,4 +81,11 @@ fn ten_minutes_in_virtual_time_are_over_at_once_and_alike_every_time() {
     assert_eq!(summary, hold(Joules::wh(2.0)));
     assert!(summary.held >= Span::s(600) && summary.held < Span::s(601), "{summary:?}");
     assert_eq!(summary.ended_by, None);
+    let energy = summary.energy.unwrap();
+    // Source: study 4.1 (0.59 W on the GPU rail, 0.08 W of CPU).
+    let power = (energy / summary.held).as_w();
+    assert!((0.5..0.8).contains(&power), "{power} W");
+    let capped = hold(energy / 2.0);
+    assert!(capped.ended_by.is_some() && capped.energy.unwrap() <= energy / 2.0, "{capped:?}");
+    assert!((capped.held.as_secs() - 300.0).abs() < 5.0, "{capped:?}");
 }

@@ -297,7 +297,7 @@ impl Body for ResponseBody {
         }
         match Pin::new(&mut this.incoming).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
-                if let (Some(tap), Some(data)) = (&this.tap, frame.data_ref()) {
+                if let (Some(tap), Some(data)) = (&mut this.tap, frame.data_ref()) {
                     tap.bytes(data);
                 }
                 if let Some(idle) = &mut this.idle {

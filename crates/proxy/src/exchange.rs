@@ -10,7 +10,7 @@ use everwarm_governor::Event;
 use everwarm_hold::Handle as Warmer;
 use everwarm_stream::{End, Framing, Meter};
 use http::{HeaderMap, Method, header, request};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use tokio::sync::mpsc;
 
@@ -81,7 +81,9 @@ impl Exchange {
         if framing == Framing::Opaque || !self.work {
             return None;
         }
-        let (pieces, mut inbox) = mpsc::unbounded_channel::<(Instant, Piece)>();
+        let (pieces, mut inbox) = mpsc::channel::<(Instant, Bytes)>(TAP_MAX);
+        let ended = Arc::new(OnceLock::new());
+        let tap = Tap { pieces: Some(pieces), ended: Arc::clone(&ended) };
         let (warmer, metrics, began) = (self.warmer.clone(), Arc::clone(&self.metrics), self.began);
         let on_base = move |at: Instant| {
             let span = at.saturating_duration_since(began).into();
@@ -89,21 +91,23 @@ impl Exchange {
         };
         tokio::spawn(async move {
             let mut meter = Meter::new(on_base(began), framing);
-            let mut end = (Instant::now(), End::Cut);
-            while let Some((at, piece)) = inbox.recv().await {
-                match piece {
-                    Piece::Bytes(bytes) => {
-                        if meter.on_bytes(on_base(at), &bytes) {
-                            warmer.tell(Event::DecodeRunning);
-                        }
-                    }
-                    Piece::Complete => end = (at, End::Complete),
+            while let Some((at, bytes)) = inbox.recv().await {
+                if meter.on_bytes(on_base(at), &bytes) {
+                    warmer.tell(Event::DecodeRunning);
                 }
             }
-            meter.on_end(on_base(end.0), end.1);
+            let (at, end) = ended.get().copied().unwrap_or((Instant::now(), TapEnd::Cut));
+            match end {
+                TapEnd::Complete => meter.on_end(on_base(at), End::Complete),
+                TapEnd::Cut => meter.on_end(on_base(at), End::Cut),
+                TapEnd::Overrun => {
+                    metrics.unmetered.inc();
+                    return;
+                }
+            }
             metrics.measured(&meter);
         });
-        Some(Tap { pieces })
+        Some(tap)
     }
 }
 
@@ -132,21 +136,37 @@ pub(crate) fn expects(headers: &HeaderMap) -> bool {
     value.is_some_and(|v| v.as_bytes().eq_ignore_ascii_case(b"100-continue"))
 }
 
-enum Piece {
-    Bytes(Bytes),
+/// Pieces that may wait for the meter. More means that bytes pass faster than they can be read,
+/// which no model speaks; memory must not grow for it.
+const TAP_MAX: usize = 1024;
+
+#[derive(Clone, Copy, Debug)]
+enum TapEnd {
     Complete,
+    Cut,
+    Overrun,
 }
 
 pub(crate) struct Tap {
-    pieces: mpsc::UnboundedSender<(Instant, Piece)>,
+    pieces: Option<mpsc::Sender<(Instant, Bytes)>>,
+    ended: Arc<OnceLock<(Instant, TapEnd)>>,
 }
 
 impl Tap {
-    pub(crate) fn bytes(&self, bytes: &Bytes) {
-        let _ = self.pieces.send((Instant::now(), Piece::Bytes(bytes.clone())));
+    pub(crate) fn bytes(&mut self, bytes: &Bytes) {
+        let Some(pieces) = &self.pieces else { return };
+        if pieces.try_send((Instant::now(), bytes.clone())).is_err() {
+            self.end(TapEnd::Overrun);
+        }
     }
 
-    pub(crate) fn complete(self) {
-        let _ = self.pieces.send((Instant::now(), Piece::Complete));
+    pub(crate) fn complete(mut self) {
+        self.end(TapEnd::Complete);
+    }
+
+    fn end(&mut self, end: TapEnd) {
+        // The first word counts: what was overrun is not complete.
+        let _ = self.ended.set((Instant::now(), end));
+        self.pieces = None;
     }
 }

@@ -25,6 +25,7 @@ pub(crate) struct Metrics {
     pub(crate) accepted: Counter,
     pub(crate) retries: Counter,
     pub(crate) connects: Counter,
+    pub(crate) unmetered: Counter,
     requests: Family<Labels, Counter>,
     responses: Family<Labels, Counter>,
     failures: Family<Labels, Counter>,
@@ -54,6 +55,7 @@ impl Metrics {
             accepted: Counter::default(),
             retries: Counter::default(),
             connects: Counter::default(),
+            unmetered: Counter::default(),
             requests: Family::default(),
             responses: Family::default(),
             failures: Family::default(),
@@ -79,6 +81,11 @@ impl Metrics {
             "upstream_retries",
             "Requests sent again because a reused connection was closing",
             self.retries.clone(),
+        );
+        r.register(
+            "unmetered_responses",
+            "Responses that passed faster than they could be read along",
+            self.unmetered.clone(),
         );
         r.register("requests", "Requests by what became of them", self.requests.clone());
         r.register("responses", "Upstream responses by status", self.responses.clone());

@@ -37,6 +37,7 @@ pub fn read(data: &[u8]) -> Option<Facts> {
     for holder in [&value, &value["message"], &value["response"]] {
         facts.usage(&holder["usage"]);
     }
+    facts.timed(&value["timings"]);
     facts.timings = top.get("timings").filter(|t| t.is_object()).cloned();
     facts.error = top.get("error").filter(|e| !e.is_null()).map(error_text);
     if facts.error.is_none() && !value["response"]["error"].is_null() {
@@ -104,6 +105,14 @@ impl Facts {
             self.content |= { blocks }.any(|block| text(&block["text"]));
             self.finish(&value["status"]);
         }
+    }
+
+    /// llama.cpp's timings count tokens, too: a prompt's are those it worked on and those it had.
+    fn timed(&mut self, timings: &Value) {
+        if let (None, Some(new)) = (self.prompt_tokens, timings["prompt_n"].as_u64()) {
+            self.prompt_tokens = Some(new + timings["cache_n"].as_u64().unwrap_or(0));
+        }
+        self.completion_tokens = self.completion_tokens.or(timings["predicted_n"].as_u64());
     }
 
     fn usage(&mut self, usage: &Value) {

@@ -73,9 +73,10 @@ fn chat_with_role_and_content_at_once_and_keep_alives() {
             ": keepalive 2048/4096\r\n\r\n",
             "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\r\n\r\n",
             "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"a\"}}]}\r\n\r\n",
-            "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"length\"}]}\r\n\r\n",
+            "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"length\"}],\
+             \"timings\":{\"cache_n\":4,\"prompt_n\":3,\"predicted_n\":1}}\r\n\r\n",
         ],
-        "30ms 1 length -/- -",
+        "30ms 1 length 7/1 -",
     );
 }
 

@@ -154,8 +154,22 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         .with_max_level(tracing::Level::WARN)
         .with_target(false)
         .init();
+    raise_descriptor_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime.context("the runtime could not be started")?.block_on(serve(args))
+}
+
+/// A connection takes three descriptors, and some systems start with 256.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    const ENOUGH: u64 = 65_536;
+    let mut limit = getrlimit(Resource::Nofile);
+    let most = limit.maximum.unwrap_or(ENOUGH).min(ENOUGH);
+    if limit.current.is_some_and(|current| current < most) {
+        limit.current = Some(most);
+        // Without it fewer clients fit, which is no reason not to start.
+        let _ = setrlimit(Resource::Nofile, limit);
+    }
 }
 
 async fn serve(args: Args) -> anyhow::Result<ExitCode> {

@@ -1,0 +1,102 @@
+//! `everwarm hold` as a process: exit status, signals, and that it ends with its parent.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const EVERWARM: &str = env!("CARGO_BIN_EXE_everwarm");
+
+fn hold(words: &[&str]) -> Command {
+    let mut command = Command::new(EVERWARM);
+    command.arg("hold").args(words).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn run(words: &[&str]) -> (Option<i32>, String, String) {
+    let Output { status, stdout, stderr } = hold(words).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (status.code(), text(stdout), text(stderr))
+}
+
+fn signal(child: &Child, name: &str) {
+    let sent = Command::new("kill").args(["-s", name, &child.id().to_string()]).status();
+    assert!(sent.unwrap().success());
+}
+
+#[test]
+fn the_exit_status_is_the_commands() {
+    let check = |script: &str, expected| {
+        let (code, ..) = run(&["--device", "sim:m2", "--", "sh", "-c", script]);
+        assert_eq!(code, Some(expected), "{script}");
+    };
+    check("exit 0", 0);
+    check("exit 7", 7);
+    check("kill -9 $$", 128 + 9);
+    assert_eq!(run(&["--", "no-such-program"]).0, Some(127));
+    assert_eq!(run(&["--", "/"]).0, Some(126));
+    // No device is no reason not to run the command.
+    assert_eq!(run(&["--device", "sim:nothing", "--", "sh", "-c", "exit 3"]).0, Some(3));
+}
+
+#[test]
+fn signals_reach_the_command() {
+    let script = "trap 'exit 9' TERM; echo up; while :; do sleep 0.05; done";
+    let mut child = hold(&["--device", "sim:m2", "--", "sh", "-c", script]).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "up\n");
+    signal(&child, "TERM");
+    assert_eq!(child.wait().unwrap().code(), Some(9));
+}
+
+#[test]
+fn a_hold_ends_with_its_parent_and_the_command_goes_on() {
+    let script = "\"$0\" hold --device sim:m2 -- sh -c 'echo up; sleep 3; echo done' & read _";
+    let mut parent = Command::new("sh")
+        .args(["-c", script, EVERWARM])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(parent.stdout.take().unwrap());
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    assert_eq!(line, "up\n");
+    drop(parent.stdin.take());
+    parent.wait().unwrap();
+    let mut said = String::new();
+    BufReader::new(parent.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    assert!(said.starts_with("everwarm: held sim:m2 for "), "{said}");
+    // The summary came while the command was still at work.
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "done\n");
+}
+
+#[test]
+fn virtual_time_is_over_at_once_and_says_so() {
+    let began = Instant::now();
+    let (code, out, _) = run(&["--device", "sim:m2", "--for", "10m"]);
+    assert!(code == Some(0) && out.contains("10.0 min of virtual time"), "{out}");
+    assert!(out.contains("nothing real was warmed"), "{out}");
+    let (_, json, _) = run(&["--device", "sim:m2", "--for", "1h", "--cap", "100 J", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["ended_by"], "cap_reached");
+    assert!(json["energy_j"].as_f64().unwrap() <= 100.0, "{json}");
+    assert!(began.elapsed() < Duration::from_secs(60));
+}
+
+#[test]
+fn what_cannot_be_held_says_why() {
+    let check = |words: &[&str], expected: &str| {
+        let (code, _, err) = run(words);
+        assert!(code != Some(0) && err.contains(expected), "{words:?}: {err}");
+    };
+    check(&["--device", "sim:m2"], "virtual time");
+    check(&["--device", "m2"], "expected KIND:NAME");
+    check(&["--for", "10"], "no unit");
+    check(&["--for", "-1s"], "");
+    check(&["--cap", "0"], "more than 0");
+    check(&["--cap", "much"], "does not start with a number");
+}
