@@ -4,6 +4,8 @@
 //! a commit wakes it. Between them nothing changes but what can be integrated exactly, so the only
 //! tick is the controller's own. All arithmetic on time is in integer nanoseconds.
 
+mod gating;
+
 use crate::meter::Meter;
 use crate::queue::{self, Pending, Queue, Running};
 use crate::window::Window;
@@ -93,12 +95,8 @@ impl Machine {
             found.pending.clear();
         }
         self.forget_drained_queues();
-        if self.queues.iter().all(|q| q.running.is_none()) && self.sample_at.is_some() {
-            // It may have been woken for work that is gone now.
-            self.idle_since.get_or_insert(self.now);
-            if self.window.is_occupied() && self.known_since().is_none_or(|at| at > self.now) {
-                self.window.vacate(self.now);
-            }
+        if self.sample_at.is_some() && self.queues.iter().all(|q| q.running.is_none()) {
+            self.idle_after_close();
         }
     }
 
@@ -212,13 +210,6 @@ impl Machine {
     fn next_engine_event(&self) -> Option<u64> {
         let queues = self.queues.iter().filter_map(Queue::next_event);
         queues.chain(self.sample_at).chain(self.gate_at()).min()
-    }
-
-    /// When the GPU is gated if nothing is committed.
-    fn gate_at(&self) -> Option<u64> {
-        self.sample_at?;
-        let idle = self.idle_since.filter(|_| self.queues.iter().all(|q| q.pending.is_empty()))?;
-        Some(idle + self.chip.controller.idle_off_delay.as_nanos())
     }
 
     /// Everything that is due now, in a fixed order: ends free the GPU, the sample sets the clock
@@ -373,30 +364,5 @@ impl Machine {
         for running in self.queues.iter_mut().filter_map(|q| q.running.as_mut()) {
             running.end = running.progress.end(&rates);
         }
-    }
-
-    fn gate(&mut self) {
-        let last = self.window.close(self.now);
-        self.controller.power_off(&last);
-        self.sample_at = None;
-        self.gated_at = Some(self.now);
-        self.meter.switch(self.now, PState::OFF);
-    }
-
-    fn wake(&mut self) {
-        let now = self.now;
-        let wake = &self.chip.wake;
-        let idle = self.idle_since.map_or(Span::MAX, |since| Span::ns(now - since));
-        let off = self.gated_at.map_or(Span::MAX, |at| Span::ns(now - at));
-        let deep = idle >= wake.deep_idle_after;
-        self.awake_at = now + wake.latency(idle).as_nanos();
-        self.first_after_wake = Some(if deep { wake.deep_idle_stall.as_nanos() } else { 0 });
-        // The timer runs from power-on; only a wake longer than its period puts it off.
-        self.window.open(self.awake_at);
-        let period = self.chip.controller.sample_period.as_nanos();
-        let base = if self.awake_at < now + period { now } else { self.awake_at };
-        self.sample_at = Some(base + period);
-        let pstate = self.controller.power_on(off);
-        self.switch(pstate);
     }
 }

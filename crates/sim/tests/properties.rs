@@ -235,4 +235,29 @@ proptest! {
         let part = Span::from_ms(gap.as_ms() * cut);
         prop_assert_eq!(first(&[gap]), first(&[part, gap.saturating_sub(part)]));
     }
+
+    #[test]
+    fn queues_may_close_at_any_time(chip in chips(), steps in steps(), closes in prop::collection::vec(0usize..8, 60)) {
+        let mut run = Run::new(chip.clone());
+        let mut outstanding = [0usize; 3];
+        for ((gap, queue, kernel), close) in steps.iter().zip(closes) {
+            run.pass(run.machine.now() + *gap, Pace::Events);
+            run.machine.commit(run.machine.now(), run.queues[*queue], kernel);
+            outstanding[*queue] += 1;
+            if close < 3 {
+                run.machine.close_queue(run.queues[close]);
+                run.queues[close] = run.machine.open_queue();
+                outstanding[close] = 0;
+            }
+        }
+        run.pass(run.machine.now() + Span::s(20), Pace::Events);
+        for (queue, expected) in run.queues.iter().zip(outstanding) {
+            let told = run.completions.iter().filter(|c| c.queue == *queue).count();
+            prop_assert_eq!(told, expected);
+        }
+        let counters = run.counters();
+        prop_assert_eq!(counters.pstate, PState::OFF);
+        prop_assert_eq!(counters.residency.into_iter().sum::<Span>(), counters.at.since(Instant::ZERO));
+        prop_assert!(run.machine.next_event().is_none());
+    }
 }
