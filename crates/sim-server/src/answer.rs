@@ -103,6 +103,12 @@ impl Answer {
     }
 
     /// The `timings` of a finished answer; `late` are all samples, delivery included.
+    ///
+    /// Times are the simulation's own: `queue_ms` from the request's body to the slot,
+    /// `tokenize_ms` from there to the first command buffer's encoding, `prompt_ms` from there to
+    /// the first token, `predicted_ms` from the first token to the last. `prefill_gpu_start_ns` is
+    /// on CLOCK_MONOTONIC. `late_p99_ms` and `late_max_ms` say how far the wall clock was behind
+    /// the simulation while it served this request, its queueing not counted.
     pub(crate) fn timings(&self, s: &Summary, late: &Lateness, epoch: Monotonic) -> Value {
         let (prompt_n, predicted_n) = (self.ask.prompt_tokens, self.ask.answer_tokens);
         let per_second = |n: u32, ms: f64| (ms > 0.0).then(|| f64::from(n) * 1e3 / ms);
