@@ -44,16 +44,27 @@ fn wrong(path: &str, value: impl ToString, expected: impl Into<String>) -> Wrong
 }
 
 fn located(text: &str, error: &toml::de::Error) -> String {
-    let message = error.message().trim_end().replace('\n', "; ");
+    let message = plain(error.message());
     let Some(span) = error.span() else { return message };
-    let found = text.get(span.clone()).unwrap_or("").lines().next().unwrap_or("").trim();
     let line = line_at(text, span.start);
-    // The message of a wrong type or unit has the value, that of a wrong key has the key.
-    if found.is_empty() || message.contains(found) || found.len() > 60 {
-        format!("line {line}: {message}")
-    } else {
-        format!("line {line}, at `{found}`: {message}")
+    // The message has the value or the wrong key; only the key of a value is missing from it.
+    let before = text.get(..span.start).unwrap_or("").lines().next_back().unwrap_or("");
+    let key = before.trim_end().strip_suffix('=').map(|rest| rest.trim_end());
+    let key = key.and_then(|rest| rest.rsplit(['{', ',', ' ']).next());
+    match key {
+        Some(key) => format!("line {line}: `{key}`: {message}"),
+        None => format!("line {line}: {message}"),
     }
+}
+
+/// The parser's message in the words of somebody who writes a file, not a program.
+fn plain(message: &str) -> String {
+    let message = message.trim_end().replace('\n', "; ");
+    message
+        .replace("expected u8", "expected a whole number from 0 to 255")
+        .replace("expected u32", "expected a whole number, 0 or more")
+        .replace("expected f64", "expected a number")
+        .replace("expected a string", "expected a text in quotes, a quantity with its unit")
 }
 
 fn line_at(text: &str, offset: usize) -> usize {
@@ -173,7 +184,7 @@ fn check_host(chip: &Chip) -> Result<(), Wrong> {
     span("host.commit_to_firmware", h.commit_to_firmware, Span::ZERO, h.commit_to_start)?;
     span("host.buffer_gap", h.buffer_gap, Span::ZERO, most)?;
     span("host.completion_to_host", h.completion_to_host, Span::ZERO, most)?;
-    number("host.submission_energy", h.submission_energy.as_mj(), 0.0, 1e6)
+    within("host.submission_energy", h.submission_energy.as_mj(), 0.0, 1e6, " mJ")
 }
 
 fn check_wake(chip: &Chip) -> Result<(), Wrong> {
@@ -198,9 +209,9 @@ fn check_wake(chip: &Chip) -> Result<(), Wrong> {
 
 fn check_power(chip: &Chip) -> Result<(), Wrong> {
     let p = &chip.power;
-    number("power.off", p.off.as_w(), 0.0, 1e4)?;
-    number("power.idle", p.idle.as_w(), p.off.as_w(), 1e4)?;
-    number("power.full", p.full.as_w(), p.idle.as_w(), 1e4)?;
+    within("power.off", p.off.as_w(), 0.0, 1e4, " W")?;
+    within("power.idle", p.idle.as_w(), p.off.as_w(), 1e4, " W")?;
+    within("power.full", p.full.as_w(), p.idle.as_w(), 1e4, " W")?;
     number("power.memory_share", p.memory_share, 0.0, 1.0)
 }
 
@@ -208,13 +219,13 @@ fn check_kernels(chip: &Chip) -> Result<(), Wrong> {
     let k = &chip.kernels;
     span("kernels.overhead", k.overhead, Span::ZERO, Span::ms(100))?;
     span("kernels.empty", k.empty, Span::us(1), Span::ms(100))?;
-    number("kernels.overhead_cycles", k.overhead_cycles.as_n(), 0.0, 1e9)?;
-    number("kernels.fma_cycles", k.fma_cycles.as_n(), 0.01, 1e6)?;
+    within("kernels.overhead_cycles", k.overhead_cycles.as_n(), 0.0, 1e9, " cycles")?;
+    within("kernels.fma_cycles", k.fma_cycles.as_n(), 0.01, 1e6, " cycles")?;
     number("kernels.fma_threads_per_cycle", k.fma_threads_per_cycle, 0.01, 1e9)?;
-    number("kernels.matmul_cycles", k.matmul_cycles.as_n(), 0.0, 1e6)?;
+    within("kernels.matmul_cycles", k.matmul_cycles.as_n(), 0.0, 1e6, " cycles")?;
     number("kernels.flops_per_cycle", k.flops_per_cycle, 0.01, 1e9)?;
     number("kernels.beside_share", k.beside_share, 0.0, 1.0)?;
-    number("kernels.bandwidth", k.bandwidth.as_gb_s(), 1e-3, 1e6)
+    within("kernels.bandwidth", k.bandwidth.as_gb_s(), 1e-3, 1e6, " GB/s")
 }
 
 fn span(path: &str, value: Span, least: Span, most: Span) -> Result<(), Wrong> {
@@ -225,10 +236,14 @@ fn span(path: &str, value: Span, least: Span, most: Span) -> Result<(), Wrong> {
 }
 
 fn number(path: &str, value: f64, least: f64, most: f64) -> Result<(), Wrong> {
+    within(path, value, least, most, "")
+}
+
+fn within(path: &str, value: f64, least: f64, most: f64, unit: &str) -> Result<(), Wrong> {
     if value >= least && value <= most {
         return Ok(());
     }
-    Err(wrong(path, value, format!("{least} to {most}")))
+    Err(wrong(path, format!("{value}{unit}"), format!("{least}{unit} to {most}{unit}")))
 }
 
 #[cfg(test)]
@@ -249,12 +264,34 @@ mod tests {
         check("memory_ready = \"0.59 ms\"", "", "missing field `memory_ready`");
         check("\"8 ms\"", "\"8\"", "`8` has no unit; expected a duration");
         check("\"8 ms\"", "\"-8 ms\"", "`-8 ms` is negative");
-        check("\"8 ms\"", "8", "invalid type: integer `8`, expected a string");
+        check("\"8 ms\"", "8", "`sample_period`: invalid type: integer `8`, expected a text");
+        check("base_pstate = 1", "base_pstate = -1", "`base_pstate`: invalid value: integer `-1`");
+        check("clock = \"444 MHz\"", "clock = 444", "line 12: `clock`: invalid type");
+        check("full = \"8 W\"", "full = \"0.1 W\"", "`power.full` is 0.1 W; expected 0.53 W to");
+        check("boost_fade = 0.94", "boost_fade = nan", "is NaN; expected 0 to 1");
         check("\"612 MHz\"", "\"444 MHz\"", "line 13: `pstates.1.clock` is 444 MHz; expected");
         check("base_pstate = 1", "base_pstate = 9", "is 9; expected a p-state from 1 to 8");
         check("_pct = 85", "_pct = 850", "`controller.target_utilization_pct` is 850; expected 1");
         check("id = \"m2\"", "id = \"\"", "`id` is \"\"; expected a short name");
         check("idle = \"50 ms\"", "idle = \"1 ms\"", "idle times in ascending order");
         check("[wake]", "[wake", "");
+    }
+
+    #[test]
+    fn no_value_may_be_left_out() {
+        let text = Chip::built_in_text("m2").unwrap();
+        for (n, line) in text.lines().enumerate() {
+            let Some((key, _)) =
+                line.split_once(" = ").filter(|(key, _)| !key.contains(['#', ' ']))
+            else {
+                continue;
+            };
+            let without = text.lines().enumerate().filter(|(m, _)| *m != n).map(|(_, line)| line);
+            let error = Chip::from_toml(&without.collect::<Vec<_>>().join("\n")).unwrap_err();
+            let error = error.to_string();
+            // A table without its first line is a list of strangers, which is an error as well.
+            let told = error.contains(&format!("missing field `{key}`")) || line.ends_with('[');
+            assert!(told && error.starts_with("line "), "without {key}: {error}");
+        }
     }
 }
