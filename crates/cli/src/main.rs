@@ -3,6 +3,8 @@
 //! Each command is one file in `commands/` (its arguments and a `run`), one line in [`Command`] and
 //! one in [`run`]. Commands parse, call a library and print; they hold no logic of their own.
 
+mod bench;
+mod children;
 mod commands;
 
 use clap::{Parser, Subcommand};

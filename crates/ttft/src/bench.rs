@@ -247,6 +247,7 @@ impl Bench {
         sample.completion_tokens = reply.completion_tokens;
         sample.prompt_ms = reply.timing("prompt_ms");
         sample.tokenize_ms = reply.timing("tokenize_ms");
+        sample.overhead_ms = overhead(reply);
         sample.late_max_ms = reply.timing("late_max_ms");
         sample.late_p99_ms = reply.timing("late_p99_ms");
         if let Some((before, after)) = energy {
@@ -259,10 +260,13 @@ impl Bench {
                 Err(error) => return Ok(sample.failed(error)),
             }
         }
-        let late = |ms: f64| ms > self.plan.late_max.as_ms();
+        let late = sample.late_max_ms.is_some_and(|late| {
+            let outside = sample.overhead_ms.unwrap_or(0.0);
+            late > self.plan.late_max.as_ms() || outside > self.plan.overhead_max.as_ms()
+        });
         let cached = reply.timing("cache_n").is_some_and(|n| n * 10.0 > f64::from(sample.tokens));
         let other = |counted| wrong_length(sample.tokens, counted);
-        sample.labels.extend(sample.late_max_ms.is_some_and(late).then_some(Label::Late));
+        sample.labels.extend(late.then_some(Label::Late));
         sample.labels.extend(cached.then_some(Label::Cached));
         sample.labels.extend(sample.prompt_tokens.is_some_and(other).then_some(Label::Tokens));
         Ok(sample)
@@ -311,6 +315,12 @@ impl Bench {
         }
         self.runtime.block_on(self.client.ask(body.to_string()))
     }
+}
+
+/// TTFT at the client without what the server says of it; `None` if it says nothing.
+fn overhead(reply: &Reply) -> Option<f64> {
+    let waited = ["queue_ms", "tokenize_ms"].map(|name| reply.timing(name).unwrap_or(0.0));
+    Some(reply.ttft.as_ms() - reply.timing("prompt_ms")? - waited.iter().sum::<f64>())
 }
 
 /// The completions API below an address that does not name one itself.

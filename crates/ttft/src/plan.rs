@@ -157,8 +157,15 @@ pub struct Plan {
     pub answer_tokens: u32,
     /// A sample is void if the real-time simulation ran later than this while it was served.
     ///
-    /// 2 ms are a twentieth of the penalty that is measured.
+    /// A hold keeps two buffers of 5.5 ms in flight: a simulation that is less late than one of
+    /// them leaves no gap in it.
     pub late_max: Span,
+    /// A sample of a real-time simulation is void if more than this lies between what the client
+    /// measured and what the server's own clock says of the same prefill.
+    ///
+    /// Connecting, the proxy and two ways through the kernel take 0.6 ms; the rest is a
+    /// machine too busy to run them. 3 ms are a tenth of the penalty that is measured.
+    pub overhead_max: Span,
     /// Repeats of void samples, in each cell of condition and length.
     pub repeats_max: u32,
     /// No repeat begins later than this after the start.
@@ -176,7 +183,8 @@ impl Default for Plan {
             hint_lead: Span::ms(100),
             burn: 10,
             answer_tokens: 2,
-            late_max: Span::ms(2),
+            late_max: Span::ms(5),
+            overhead_max: Span::ms(3),
             repeats_max: 3,
             repeat_until: Span::MAX,
             seed: 0,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Label {
-    /// The real-time simulation ran late while it was served.
+    /// The real-time simulation, or what lies between it and the client, ran late.
     Late,
     /// The server counts another prompt length than was asked for.
     Tokens,
@@ -42,6 +42,9 @@ pub struct Sample {
     pub prompt_ms: Option<f64>,
     /// Tokenising by the server's own clock.
     pub tokenize_ms: Option<f64>,
+    /// What the client measured less what the server says of the same prefill: connecting, the
+    /// way there and back, and every wait for a free processor on it.
+    pub overhead_ms: Option<f64>,
     /// From the pre-warm's submission to the start of the prefill on the GPU.
     pub lead_ms: Option<f64>,
     /// The latest that the real-time simulation ran.
@@ -73,6 +76,7 @@ impl Sample {
             completion_tokens: None,
             prompt_ms: None,
             tokenize_ms: None,
+            overhead_ms: None,
             lead_ms: None,
             late_max_ms: None,
             late_p99_ms: None,

@@ -2,8 +2,10 @@
 
 use anyhow::Context;
 use clap::builder::PossibleValuesParser;
+use everwarm_hold::on_parent_exit;
 use everwarm_sim_server::{CONTEXT_DEFAULT, Config, Handle, Signals, spawn};
 use everwarm_workload::Runtime;
+use rustix::process::{Signal, getpid, kill_process};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -53,6 +55,10 @@ pub struct Args {
           value_parser = clap::value_parser!(u32).range(2..=1_048_576))]
     context: u32,
 
+    /// End when the process that started this one ends.
+    #[arg(long)]
+    exit_with_parent: bool,
+
     /// Print the ready line as JSON: `{"url": …, "device": "sim:PATH"}`.
     #[arg(long)]
     json: bool,
@@ -64,9 +70,15 @@ fn runtimes() -> PossibleValuesParser {
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let Args { device, runtime, listen, socket, context, json } = args;
+    let Args { device, runtime, listen, socket, context, exit_with_parent, json } = args;
     let runtime = Runtime::built_in(&runtime)?;
     let signals = Signals::watch().context("can't watch for signals")?;
+    if exit_with_parent {
+        // By the same way as a user's signal, so that the socket's file goes, too.
+        on_parent_exit(|| {
+            let _ = kill_process(getpid(), Signal::TERM);
+        });
+    }
     let handle = spawn(Config { device, runtime, listen, socket, context })?;
     print_ready(&handle, json).context("can't print the ready line")?;
     signals.wait();
