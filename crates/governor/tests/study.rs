@@ -87,6 +87,30 @@ fn a_probe_is_let_go_at_once_and_opens_nothing() {
 }
 
 #[test]
+fn probes_in_a_row_are_not_believed_until_there_is_work() {
+    let mut story = Vec::new();
+    for second in 1..=20 {
+        story.push((second * 1000, Event::ConnectionAccepted));
+        story.push((second * 1000 + 1, Event::RequestHead { work: false }));
+        story.push((second * 1000 + 2, Event::ResponseFinished { work: false }));
+        story.push((second * 1000 + 3, Event::ConnectionClosed));
+    }
+    let prewarms = |lines: &[String]| lines.iter().filter(|l| l.contains("prewarm")).count();
+    let config = Config { hold_for: Span::ZERO, ..Config::default() };
+    assert_eq!(prewarms(&play(config, &story, 1_000_000)), 4);
+    story.extend([
+        (30_000, Event::ConnectionAccepted),
+        (30_001, HEAD),
+        (30_001, FORWARDED),
+        (30_100, FINISHED),
+        (40_000, Event::ConnectionAccepted),
+    ]);
+    let lines = play(config, &story, 1_000_000);
+    assert!(lines.contains(&"30001 prewarm".to_owned()), "{lines:?}");
+    assert!(lines.contains(&"40000 prewarm".to_owned()), "{lines:?}");
+}
+
+#[test]
 fn key_strokes_prolong_one_hold_and_a_pause_ends_it() {
     check(
         &[(0, hint(0)), (300, hint(0)), (600, hint(0))],

@@ -5,7 +5,9 @@ use crate::client::Client;
 use crate::config::{Limits, Upstream};
 use crate::error::UpstreamFailure;
 use crate::exchange::{Exchange, expects};
-use crate::headers::{Upgrading, connection_has, end_to_end, keep_alive_timeout, replace_host};
+use crate::headers::{
+    Upgrading, connection_has, end_to_end, keep_alive_timeout, replace_host, without,
+};
 use crate::metrics::Metrics;
 use crate::pool::{Connection, Pool};
 use bytes::Bytes;
@@ -245,7 +247,12 @@ impl Answer {
             // The margin of the defaults: 3.5 s where a server says 5.
             connection.idle_max = connection.idle_max.min(told.mul_f64(0.7));
         }
+        let chunked = head.headers.contains_key(header::TRANSFER_ENCODING);
         head.headers = end_to_end(&head.headers, Upgrading::No);
+        if chunked && head.headers.contains_key(header::CONTENT_LENGTH) {
+            // The length is not the body's (RFC 9112 6.3): passing it on would cut or stretch it.
+            head.headers = without(&head.headers, &header::CONTENT_LENGTH);
+        }
         head.version = Version::HTTP_11;
         if !outgoing.body.complete() {
             client.body_left_unread();

@@ -44,6 +44,15 @@ pub(crate) fn end_to_end(headers: &HeaderMap, upgrading: Upgrading) -> HeaderMap
     kept
 }
 
+/// `headers` without the one called `name`, the others in their order.
+pub(crate) fn without(headers: &HeaderMap, name: &HeaderName) -> HeaderMap {
+    let mut kept = HeaderMap::with_capacity(headers.len());
+    for (other, value) in headers.iter().filter(|(other, _)| *other != name) {
+        kept.append(other.clone(), value.clone());
+    }
+    kept
+}
+
 /// The names in `Connection`; but never one that the message can't do without.
 fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
     let lists = headers.get_all(header::CONNECTION).iter();

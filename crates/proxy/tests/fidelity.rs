@@ -270,6 +270,34 @@ fn answers_without_bodies_keep_their_headers() {
 }
 
 #[test]
+fn two_framings_at_once_cannot_smuggle() {
+    let upstream = Upstream::start();
+    let proxy = Proxy::before(upstream.address);
+    let mut client = proxy.client();
+    client.send(
+        "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n\
+         6\r\nabcdef\r\n0\r\n\r\n",
+    );
+    let mut server = upstream.accept();
+    let head = server.head().to_lowercase();
+    assert!(head.contains("transfer-encoding: chunked") && !head.contains("content-length"));
+    assert_eq!(server.chunked(), b"abcdef");
+    server
+        .send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\nX: y\r\n\r\n");
+    server.send("3\r\nabc\r\n0\r\n\r\n");
+    let head = client.head().to_lowercase();
+    assert!(head.contains("transfer-encoding: chunked") && !head.contains("content-length"));
+    assert_eq!(client.chunked(), b"abc");
+    // Two lengths, or a transfer coding that is none: refused, not guessed.
+    for bad in ["Content-Length: 1\r\nContent-Length: 2", "Transfer-Encoding: x"] {
+        let mut client = proxy.client();
+        client.send(format!("POST / HTTP/1.1\r\nHost: h\r\n{bad}\r\n\r\nab"));
+        assert!(client.head().starts_with("HTTP/1.1 400 "), "{bad}");
+    }
+    upstream.no_more();
+}
+
+#[test]
 fn pipelined_requests_are_answered_in_order() {
     let upstream = Upstream::start();
     let proxy = Proxy::before(upstream.address);

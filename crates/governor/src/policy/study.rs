@@ -10,7 +10,8 @@
 //! a hint for later waits until a second before. *Through a prefill* a hold that is already on
 //! stays, because the server tokenises first and its host gaps would let the clock fall; it ends
 //! at the first content, since decode neither needs nor feels the clock. A connection or a head
-//! that turns out to be a probe withdraws what it announced.
+//! that turns out to be a probe withdraws what it announced, and after a few of them in a row
+//! connections alone are not believed until a request that works has come.
 //!
 //! The proof. Every hold lies in a window with an end that no clock tick moves, so time alone
 //! always ends it; windows are only added by events, and at most [`WINDOWS_MAX`] are kept.
@@ -38,6 +39,9 @@ const PREFILL: Span = Span::ms(1000);
 const CONFIDENCE_MIN: f64 = 0.1;
 /// No hint is believed further ahead than a day.
 const AHEAD_MAX: Span = Span::s(24 * 3600);
+/// So many connections in a row that brought no work, and the next one warms nothing by itself.
+/// Source: guess; a browser opens two or three at once and uses one.
+const FALSE_ALARMS_MAX: u32 = 4;
 /// Windows kept; the one that ends first makes room.
 const WINDOWS_MAX: usize = 16;
 
@@ -69,11 +73,13 @@ pub(super) struct Study {
     windows: Vec<Window>,
     /// The device worked (for us or for a request) at this instant.
     warmed: Option<Instant>,
+    /// Arrivals since the last request that worked which were none.
+    false_alarms: u32,
 }
 
 impl Study {
     pub(super) fn new(timing: Timing) -> Self {
-        Study { hold_for: timing.hold_for, windows: Vec::new(), warmed: None }
+        Study { hold_for: timing.hold_for, windows: Vec::new(), warmed: None, false_alarms: 0 }
     }
 
     fn add(&mut self, why: Why, from: Instant, until: Instant, prewarm: bool) {
@@ -103,6 +109,13 @@ impl Study {
         }
     }
 
+    /// What was announced was a probe, or nothing.
+    fn false_alarm(&mut self) {
+        let before = self.windows.len();
+        self.drop_where(|w| w.why == Why::Arrival);
+        self.false_alarms += u32::from(self.windows.len() < before);
+    }
+
     fn hint(&mut self, now: Instant, expected: Span, confidence: f64) {
         if confidence >= CONFIDENCE_MIN {
             let expected = expected.min(AHEAD_MAX);
@@ -129,14 +142,16 @@ impl Study {
 impl Policy for Study {
     fn on_event(&mut self, now: Instant, event: &Event, traffic: Traffic) {
         match *event {
+            Event::ConnectionAccepted if self.false_alarms >= FALSE_ALARMS_MAX => {}
             Event::ConnectionAccepted | Event::ExpectContinue | Event::Preflight => {
                 self.arrival(now, traffic);
             }
-            Event::RequestHead { work: true } => self.arrival(now, traffic),
-            Event::RequestHead { work: false } => self.drop_where(|w| w.why == Why::Arrival),
-            Event::ConnectionClosed if traffic.connections == 0 => {
-                self.drop_where(|w| w.why == Why::Arrival);
+            Event::RequestHead { work: true } => {
+                self.false_alarms = 0;
+                self.arrival(now, traffic);
             }
+            Event::RequestHead { work: false } => self.false_alarm(),
+            Event::ConnectionClosed if traffic.connections == 0 => self.false_alarm(),
             Event::Hint { expected, confidence, .. } => {
                 self.hint(now, expected.unwrap_or(Span::ZERO), confidence);
             }
