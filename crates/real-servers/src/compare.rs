@@ -106,7 +106,8 @@ pub fn gone_within(
     let patience = left + limit + Duration::from_secs(3);
     loop {
         if let Some(end) = relay.client_end(connection) {
-            let took = end.saturating_duration_since(left);
+            ensure!(end >= left, "gone before the client left");
+            let took = end - left;
             ensure!(took <= limit, "gone after {took:?}, expected at most {limit:?}");
             return Ok(took);
         }

@@ -40,6 +40,7 @@ struct Connection {
     requests: Vec<Piece>,
     responses: Vec<Piece>,
     client_end: Option<Instant>,
+    server_end: Option<Instant>,
     refused: Option<Instant>,
 }
 
@@ -64,9 +65,20 @@ pub struct Recorded {
     /// What the client's side (the proxy) sent.
     pub sent: Vec<u8>,
     pieces: Vec<Piece>,
+    /// Whether the server has ended the connection.
+    pub server_ended: bool,
 }
 
 impl Recorded {
+    /// The beginnings of both directions, for a message.
+    fn listed(&self) -> String {
+        let received = self.pieces.iter().flat_map(|piece| &piece.bytes).copied();
+        let received: Vec<u8> = received.take(200).collect();
+        let sent = &self.sent[..self.sent.len().min(200)];
+        let (sent, received) = (sent.escape_ascii(), received.escape_ascii());
+        format!("\n{}: {sent} | {received}", self.connection)
+    }
+
     /// What the server sent, read as the response to a request with that method.
     ///
     /// # Errors
@@ -130,14 +142,20 @@ impl Relay {
         )
     }
 
-    /// The one connection that carried something since `mark`.
+    /// The one connection on which the server answered, or may yet answer, since `mark`.
+    ///
+    /// A server may close a kept connection just as it is used again; llama-server does after a
+    /// stream, in spite of its `Keep-Alive`. A request that met such an end has no answer there, and
+    /// the proxy asks again on another connection.
     ///
     /// # Errors
     /// When none or several did.
     pub fn since(&self, mark: &Mark) -> anyhow::Result<Recorded> {
-        let all = self.all_since(mark);
-        ensure!(all.len() == 1, "{} connections to the server were used, expected one", all.len());
-        Ok(all.into_iter().next().expect("there is one"))
+        let mut all = self.all_since(mark);
+        all.retain(|recorded| !recorded.pieces.is_empty() || !recorded.server_ended);
+        let listed: String = all.iter().map(Recorded::listed).collect();
+        ensure!(all.len() == 1, "expected one connection to the server, used were:{listed}");
+        Ok(all.remove(0))
     }
 
     /// Every connection that carried something since `mark`.
@@ -147,7 +165,9 @@ impl Relay {
             let (requests, responses) = mark.0.get(connection).copied().unwrap_or_default();
             let sent = after(&carried.requests, requests);
             let sent = sent.into_iter().flat_map(|piece| piece.bytes).collect();
-            Recorded { connection, sent, pieces: after(&carried.responses, responses) }
+            let server_ended = carried.server_end.is_some();
+            let pieces = after(&carried.responses, responses);
+            Recorded { connection, sent, pieces, server_ended }
         });
         recorded.filter(|r| !r.sent.is_empty() || !r.pieces.is_empty()).collect()
     }
@@ -244,12 +264,17 @@ fn responses(
     index: usize,
 ) {
     let mut held = Vec::new();
+    let ended = || lock(record)[index].server_end = Some(Instant::now());
     loop {
         let piece = match server.next_piece() {
             Ok(Some(piece)) => piece,
-            Ok(None) => break,
+            Ok(None) => {
+                ended();
+                break;
+            }
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             Err(_) => {
+                ended();
                 // A reset stays a reset: the client gets no proper end.
                 let _ = socket2::SockRef::from(&client).set_linger(Some(Duration::ZERO));
                 return;

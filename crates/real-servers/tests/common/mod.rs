@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use everwarm_real_servers::{
-    Client, Proxy, Relay, Request, Response, Server, asked_as_given, delivered_as_sent,
+    Client, Proxy, Recorded, Relay, Request, Response, Server, asked_as_given, delivered_as_sent,
     gone_within, python, reset, send,
 };
 
@@ -69,21 +69,23 @@ impl Behind {
                 client.response_until("POST", |body| body.len() >= bytes).expect("it streams");
             assert!(got.broken.is_none(), "{about}: {:?}", got.broken);
         }
-        let connection = self.connection_with(&mark, &request.body);
-        // Some way into the prefill.
+        self.connection_with(&mark, &request.body);
+        // Some way into the prefill; and a request that met a connection's end is on another by now.
         thread::sleep(Duration::from_millis(120));
+        let connection = self.connection_with(&mark, &request.body);
         let left = if by_reset { reset(client) } else { client.leave() };
         if let Err(error) = gone_within(&self.relay, connection, left, GONE) {
             panic!("{about}: {error:#}");
         }
     }
 
-    /// The connection to the server that has carried this body since `mark`.
+    /// The live connection to the server that has carried this body since `mark`.
     fn connection_with(&self, mark: &everwarm_real_servers::Mark, body: &[u8]) -> usize {
         let deadline = Instant::now() + Duration::from_secs(10);
         loop {
             let carried = self.relay.all_since(mark);
-            if let Some(recorded) = carried.iter().find(|r| r.sent.ends_with(body)) {
+            let live = |r: &&Recorded| r.sent.ends_with(body) && !r.server_ended;
+            if let Some(recorded) = carried.iter().find(live) {
                 return recorded.connection;
             }
             assert!(Instant::now() < deadline, "the request never reached the server");
