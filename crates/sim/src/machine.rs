@@ -26,6 +26,8 @@ pub struct Machine {
     queues: Vec<Queue>,
     completions: VecDeque<Completion>,
     now: u64,
+    /// When the engine has something to do next; kept up to date by [`Machine::plan`].
+    due: Option<u64>,
     /// The next sample; `None` while gated.
     sample_at: Option<u64>,
     /// Since when nothing runs; `None` while something does, and before the first work.
@@ -53,6 +55,7 @@ impl Machine {
             queues: Vec::new(),
             completions: VecDeque::new(),
             now: 0,
+            due: None,
             sample_at: None,
             idle_since: None,
             running_since: None,
@@ -98,6 +101,7 @@ impl Machine {
         if self.sample_at.is_some() && self.queues.iter().all(|q| q.running.is_none()) {
             self.idle_after_close();
         }
+        self.plan();
     }
 
     /// Commits a command buffer at `at`; an instant before [`Machine::now`] counts as now.
@@ -121,6 +125,7 @@ impl Machine {
         let found = self.queues.iter_mut().find(|q| q.id == queue && !q.closed);
         let found = found.unwrap_or_else(|| panic!("{queue:?} is not open"));
         found.pending.push_back(Pending { id, committed: now, known, ready, work });
+        self.plan();
         id
     }
 
@@ -145,6 +150,7 @@ impl Machine {
         self.pinned = pstate;
         if self.sample_at.is_some() {
             self.switch(self.controller.pstate());
+            self.plan();
         }
     }
 
@@ -158,7 +164,7 @@ impl Machine {
         let observed = self.completions.front().map(|c| c.observed.as_nanos());
         let engine = match self.queues.iter().all(Queue::is_drained) {
             true => None,
-            false => self.next_engine_event(),
+            false => self.due,
         };
         let next = observed.into_iter().chain(engine).min()?;
         Some(Instant::from_nanos(next.max(self.now)))
@@ -167,9 +173,10 @@ impl Machine {
     /// Lets time pass until `to`; nothing happens if that is past.
     pub fn advance(&mut self, to: Instant) {
         let to = to.as_nanos();
-        while let Some(at) = self.next_engine_event().filter(|&at| at <= to) {
+        while let Some(at) = self.due.filter(|&at| at <= to) {
             self.now = self.now.max(at);
             self.step();
+            self.plan();
         }
         self.now = self.now.max(to);
     }
@@ -207,9 +214,10 @@ impl Machine {
         pstate != PState::OFF && pstate <= self.top()
     }
 
-    fn next_engine_event(&self) -> Option<u64> {
+    /// Works out what is due next; called after every change.
+    fn plan(&mut self) {
         let queues = self.queues.iter().filter_map(Queue::next_event);
-        queues.chain(self.sample_at).chain(self.gate_at()).min()
+        self.due = queues.chain(self.sample_at).chain(self.gate_at()).min();
     }
 
     /// Everything that is due now, in a fixed order: ends free the GPU, the sample sets the clock
