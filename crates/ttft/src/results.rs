@@ -164,7 +164,7 @@ impl Results {
                 let cell = cell(condition);
                 let usable = cell.iter().filter(|s| s.is_valid()).count();
                 let enough = shortfall(&cell, usable, rounds).is_none();
-                enough.then(|| of(&cell, |s| s.ttft_ms)).unwrap_or_default()
+                if enough { of(&cell, |s| s.ttft_ms) } else { Vec::new() }
             };
             let (idle, busy) = (times(Condition::Idle), times(Condition::Busy));
             self.number(&mut row, &valid, &idle, &busy);
