@@ -1,7 +1,9 @@
 //! What a run of a scenario has recorded, before any metric is taken.
 
+use crate::scenario::Part;
 use everwarm_gpu::{Counters, Device};
 use everwarm_units::{Instant, PState, Span};
+use everwarm_workload::Kernel;
 use std::collections::BTreeMap;
 
 /// Everything that one run of a scenario recorded.
@@ -53,6 +55,8 @@ pub struct StepRun {
     pub end: Instant,
     /// Its command buffers in commit order.
     pub dispatches: Vec<Dispatch>,
+    /// What of a model's work it was, if it was.
+    pub model: Option<Part>,
     /// Marks that its program passed.
     pub marks: Vec<(&'static str, Instant)>,
 }
@@ -60,10 +64,8 @@ pub struct StepRun {
 /// One command buffer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dispatch {
-    /// Floating-point operations, where they are what the kernel measures.
-    pub flops: Option<f64>,
-    /// Bytes of traffic, where they are what the kernel measures.
-    pub bytes: Option<f64>,
+    /// Its work.
+    pub kernel: Kernel,
     /// When the host committed it.
     pub committed: Instant,
     /// When the GPU began it.

@@ -34,6 +34,9 @@ pub struct Dispatch {
     pub round: Option<u32>,
     /// The cell (condition, configuration) of an experiment.
     pub cell: Option<String>,
+    /// The step of the scenario that it belongs to.
+    #[serde(default)]
+    pub step: Option<String>,
     /// The work, in words: `fma 2000 x 65536`.
     pub kernel: String,
     /// Floating-point operations, where they are what is measured.

@@ -1,10 +1,11 @@
 //! `everwarm lab list`, `run` and `check`.
 
 use anyhow::Context;
-use everwarm_lab::{Claims, Report, Verdict};
+use everwarm_lab::{Claims, Report, Scenario, Summary, Verdict};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::SystemTime;
 
 /// Experiments as scenario files, on any device.
 ///
@@ -100,8 +101,149 @@ fn list(args: List) -> anyhow::Result<ExitCode> {
 }
 
 fn run_one(args: Run) -> anyhow::Result<ExitCode> {
-    let _ = (args.scenario, args.device, args.output, args.force, args.seed, args.json);
-    anyhow::bail!("`lab run` is still being written")
+    let (mut scenario, text) = scenario(&args.scenario)?;
+    scenario.seed = args.seed.unwrap_or(scenario.seed);
+    if let Some(path) = &args.output {
+        // Before the run, which may take long.
+        anyhow::ensure!(
+            args.force || !path.exists(),
+            "`{}` exists; --force replaces it",
+            path.display()
+        );
+        anyhow::ensure!(cfg!(feature = "parquet") || !is_table(path), NO_PARQUET);
+    }
+    let id = device(args.device);
+    let self_test = everwarm_lab::self_test(&id)?;
+    let started = SystemTime::now();
+    let run = everwarm_lab::run(&scenario, &id, |_, _| {})?;
+    if let Some(path) = &args.output {
+        let mut manifest = everwarm_lab::manifest(&run, &text);
+        manifest.self_test = Some(self_test);
+        if !run.device.virtual_time {
+            let since = started.duration_since(SystemTime::UNIX_EPOCH).ok();
+            manifest.started_unix_ns = since.and_then(|d| u64::try_from(d.as_nanos()).ok());
+        }
+        save(path, &everwarm_lab::records(&run, manifest), args.force)?;
+    }
+    let rows = everwarm_lab::summary(&run);
+    match args.json {
+        true => {
+            let document = json!({
+                "device": run.device.id,
+                "scenario": run.scenario,
+                "seed": run.seed,
+                "output": args.output.as_ref().map(|path| path.display().to_string()),
+                "steps": rows.iter().map(summary_json).collect::<Vec<_>>(),
+            });
+            println!("{}", serde_json::to_string_pretty(&document)?);
+        }
+        false => print_summary(&run, &rows, args.output.as_deref()),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A scenario by its built-in name or from a file, with its text.
+fn scenario(name: &str) -> anyhow::Result<(Scenario, String)> {
+    if let Some(scenario) = everwarm_lab::scenario(name) {
+        let found = everwarm_lab::SCENARIOS.iter().find(|one| one.name == name);
+        return Ok((scenario, found.map(|one| one.text.to_owned()).unwrap_or_default()));
+    }
+    let text = std::fs::read_to_string(name).with_context(|| {
+        let known = everwarm_lab::scenario_names();
+        format!("no scenario `{name}`: neither a readable file nor built in; built in are {known}")
+    })?;
+    Ok((Scenario::from_toml(name, &text)?, text))
+}
+
+const NO_PARQUET: &str = "this build can't write Parquet (build it with `--features parquet`); \
+                          any other ending than .parquet gives JSON Lines";
+
+fn is_table(path: &Path) -> bool {
+    path.extension().is_some_and(|ext| ext == "parquet")
+}
+
+/// Writes a run so that its file is there whole or not at all.
+fn save(path: &Path, run: &everwarm_record::Run, force: bool) -> anyhow::Result<()> {
+    match is_table(path) {
+        true => save_tables(path, run, force),
+        false => save_bytes(path, &run.to_json_lines(), force),
+    }
+}
+
+/// The command buffers under the name itself, other tables beside it: `run.telemetry.parquet`.
+#[cfg(feature = "parquet")]
+fn save_tables(path: &Path, run: &everwarm_record::Run, force: bool) -> anyhow::Result<()> {
+    for (name, bytes) in everwarm_record::parquet::to_tables(run)? {
+        let path = match name {
+            "dispatches" => path.to_owned(),
+            other => path.with_extension(format!("{other}.parquet")),
+        };
+        save_bytes(&path, &bytes, force)?;
+    }
+    Ok(())
+}
+
+#[cfg(not(feature = "parquet"))]
+fn save_tables(_path: &Path, _run: &everwarm_record::Run, _force: bool) -> anyhow::Result<()> {
+    anyhow::bail!(NO_PARQUET)
+}
+
+fn save_bytes(path: &Path, bytes: &[u8], force: bool) -> anyhow::Result<()> {
+    let place = || format!("the run can't be written to `{}`", path.display());
+    let mut part = path.as_os_str().to_owned();
+    part.push(format!(".{}.part", std::process::id()));
+    let part = PathBuf::from(part);
+    std::fs::write(&part, bytes).with_context(place)?;
+    let kept = match force {
+        true => std::fs::rename(&part, path),
+        // A link fails if the name is taken, even since we looked.
+        false => std::fs::hard_link(&part, path),
+    };
+    let _ = std::fs::remove_file(&part);
+    kept.with_context(place)
+}
+
+fn summary_json(row: &Summary) -> Value {
+    json!({
+        "cell": row.cell,
+        "actor": row.actor,
+        "label": row.label,
+        "runs": row.runs,
+        "dispatches": row.dispatches,
+        "wall_ms": row.wall_ms,
+        "execution_ms": row.execution_ms,
+        "first_commit_to_start_ms": row.first_start_ms,
+        "pstates": row.pstates.map(|(low, high)| [low, high]),
+    })
+}
+
+fn print_summary(run: &everwarm_lab::RunData, rows: &[Summary], output: Option<&Path>) {
+    println!("{} on {} ({})\n", run.scenario, run.device.id, run.device.name);
+    println!(
+        "{:40} {:12} {:>5} {:>9} {:>12} {:>12} {:>12}  p-states",
+        "cell", "step", "runs", "buffers", "wall", "buffer", "first start"
+    );
+    let ms = |value: Option<f64>| value.map_or("-".to_owned(), |v| format!("{} ms", short(v)));
+    for row in rows {
+        let states = match row.pstates {
+            None => "-".to_owned(),
+            Some((low, high)) if low == high => format!("P{low}"),
+            Some((low, high)) => format!("P{low}-P{high}"),
+        };
+        println!(
+            "{:40} {:12} {:>5} {:>9} {:>12} {:>12} {:>12}  {states}",
+            row.cell.as_deref().unwrap_or("-"),
+            row.label,
+            row.runs,
+            row.dispatches,
+            ms(row.wall_ms),
+            ms(row.execution_ms),
+            ms(row.first_start_ms),
+        );
+    }
+    if let Some(path) = output {
+        println!("\nrecorded in {}", path.display());
+    }
 }
 
 /// The device that was asked for, or the default one; says which if it was not.

@@ -109,8 +109,7 @@ impl Actor {
     /// Reports the completion of a buffer.
     pub fn on_completion(&mut self, place: Place, kernel: &Kernel, c: &Completion) {
         self.steps[place.step].dispatches.push(Dispatch {
-            flops: kernel.flops(),
-            bytes: kernel.bytes(),
+            kernel: *kernel,
             committed: c.committed,
             gpu_start: c.gpu_start,
             gpu_end: c.gpu_end,
@@ -193,6 +192,10 @@ impl Actor {
         }
         let index = self.next;
         let step = self.plan.steps[index].clone();
+        let model = match &step.kind {
+            StepKind::Model { part, .. } => Some(*part),
+            _ => None,
+        };
         self.next += 1;
         self.steps.push(StepRun {
             actor: self.plan.name.clone(),
@@ -202,6 +205,7 @@ impl Actor {
             begin: now,
             end: now,
             dispatches: Vec::new(),
+            model,
             marks: Vec::new(),
         });
         match step.kind {

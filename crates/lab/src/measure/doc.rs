@@ -141,14 +141,26 @@ pub enum MetricName {
     Utilisation,
 }
 
+impl std::fmt::Display for MetricName {
+    /// As it is written in a measure.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (n, c) in format!("{self:?}").char_indices() {
+            match c.is_uppercase() && n > 0 {
+                true => write!(f, "_{}", c.to_ascii_lowercase())?,
+                false => write!(f, "{}", c.to_ascii_lowercase())?,
+            }
+        }
+        Ok(())
+    }
+}
+
 impl MeasureDoc {
     /// The metric with its arguments.
     pub fn metric(&self) -> Result<Metric, String> {
         let name = self.metric.ok_or("a measure needs a `metric`")?;
         let at = || {
             self.at.map(|at| at.0).ok_or_else(|| {
-                format!("`{name:?}` needs `at`: a p-state, [lowest, highest] or \"off\"")
-                    .to_lowercase()
+                format!("`{name}` needs `at`: a p-state, [lowest, highest] or \"off\"")
             })
         };
         let metric = match name {

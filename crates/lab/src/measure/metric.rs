@@ -251,7 +251,7 @@ impl View<'_> {
 
 /// What a rate counts.
 fn work(dispatch: &Dispatch) -> Result<f64, Reason> {
-    let work = dispatch.flops.or(dispatch.bytes);
+    let work = dispatch.kernel.flops().or(dispatch.kernel.bytes());
     work.ok_or_else(|| "the kernel counts neither operations nor bytes, so it has no rate".into())
 }
 

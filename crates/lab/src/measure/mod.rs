@@ -16,7 +16,7 @@ pub use unit::{Dimension, Unit};
 use crate::data::RunData;
 use crate::text::{BadInput, Source};
 use aggregate::{Aggregate, Sample};
-use doc::{Cells, MeasureDoc};
+use doc::{Cells, MeasureDoc, MetricName};
 use everwarm_units::Span;
 use metric::{Metric, Reason, View};
 use select::Select;
@@ -43,6 +43,7 @@ enum Node {
 
 #[derive(Clone, Debug, PartialEq)]
 struct Leaf {
+    name: MetricName,
     metric: Metric,
     select: Select,
     bucket: Option<Span>,
@@ -104,6 +105,7 @@ impl Measure {
     ) -> Result<Measure, BadInput> {
         let fail = |why: String| source.error(span.clone(), why);
         let metric = doc.metric().map_err(fail)?;
+        let name = doc.metric.expect("there is one, as it was just read");
         let (cells, order) = (doc.cells, doc.order);
         let (within, bucket) = (doc.within, doc.bucket.map(|bucket| bucket.0));
         if bucket.is_some_and(Span::is_zero) {
@@ -111,7 +113,7 @@ impl Measure {
         }
         let aggregate = doc.aggregate.unwrap_or(metric.default_aggregate());
         let select = doc.select().map_err(fail)?;
-        let leaf = Leaf { metric, select, bucket, within, aggregate };
+        let leaf = Leaf { name, metric, select, bucket, within, aggregate };
         Ok(Measure { node: Node::Metric(Box::new(leaf)), cells, order })
     }
 
@@ -286,7 +288,7 @@ impl Leaf {
     fn bytes(&self, run: &RunData, cells: &[usize]) -> bool {
         let units = run.units.iter().filter(|unit| cells.contains(&unit.cell));
         let mut all = units.flat_map(|unit| self.select.steps(unit)).flat_map(|s| &s.dispatches);
-        all.next().is_some_and(|d| d.bytes.is_some())
+        all.next().is_some_and(|d| d.kernel.bytes().is_some())
     }
 
     fn cell(&self, run: &RunData, cell: usize) -> Result<f64, Reason> {
@@ -340,7 +342,7 @@ impl Leaf {
         labels.dedup();
         match steps {
             0 => format!("no step fits the selectors; the labels are {}", labels.join(", ")),
-            _ => format!("{:?} has no value in the {steps} steps selected", self.metric),
+            _ => format!("`{}` has no value in the {steps} steps selected", self.name),
         }
     }
 }

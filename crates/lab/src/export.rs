@@ -1,0 +1,226 @@
+//! A run as records (JSON Lines, Parquet) and as a summary for people.
+
+use crate::data::{Dispatch, RunData, StepRun, Unit};
+use crate::scenario::Part;
+use everwarm_gpu::Counters;
+use everwarm_record as record;
+use everwarm_units::{Instant, Joules, Span};
+use everwarm_workload::Kernel;
+use std::collections::BTreeMap;
+
+/// The head of a run's record, as far as the run itself knows it.
+pub fn manifest(run: &RunData, scenario_text: &str) -> record::Manifest {
+    record::Manifest {
+        schema: record::SCHEMA,
+        everwarm: env!("CARGO_PKG_VERSION").to_owned(),
+        device_id: run.device.id.clone(),
+        device_name: run.device.name.clone(),
+        simulated: run.device.simulated,
+        seed: run.seed,
+        scenario: Some(record::Scenario::new(run.scenario.clone(), scenario_text)),
+        started_unix_ns: None,
+        command: None,
+        self_test: None,
+    }
+}
+
+/// All records of a run under its manifest.
+pub fn records(run: &RunData, manifest: record::Manifest) -> record::Run {
+    let mut records = record::Run::new(manifest);
+    let mut lines = Lines::default();
+    for unit in &run.units {
+        let place = Place { round: Some(unit.round), cell: cell_name(&run.cells[unit.cell]) };
+        for step in &unit.steps {
+            lines.step(&mut records, &place, step);
+        }
+        records.telemetry.extend(unit.samples.iter().map(telemetry));
+    }
+    records
+}
+
+/// `gap=5 ms, kernel=short`; `None` without variables.
+pub fn cell_name(variables: &BTreeMap<String, String>) -> Option<String> {
+    let pairs: Vec<_> = variables.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    (!pairs.is_empty()).then(|| pairs.join(", "))
+}
+
+/// Which round of which cell.
+struct Place {
+    round: Option<u32>,
+    cell: Option<String>,
+}
+
+/// Running numbers over the whole run.
+#[derive(Default)]
+struct Lines {
+    actors: BTreeMap<String, Line>,
+}
+
+/// One actor's queue so far.
+struct Line {
+    queue: u32,
+    dispatches: u64,
+    requests: u64,
+    last_end: Option<Instant>,
+}
+
+impl Lines {
+    fn step(&mut self, records: &mut record::Run, place: &Place, step: &StepRun) {
+        let queue = self.actors.len() as u32;
+        let line = self.actors.entry(step.actor.clone()).or_insert(Line {
+            queue,
+            dispatches: 0,
+            requests: 0,
+            last_end: None,
+        });
+        let mark = |at: Instant, name: String| record::Mark {
+            at_ns: at.as_nanos(),
+            actor: step.actor.clone(),
+            name,
+            round: place.round,
+            cell: place.cell.clone(),
+        };
+        records.marks.push(mark(step.begin, format!("begin {}", step.label)));
+        for (name, at) in &step.marks {
+            records.marks.push(mark(*at, (*name).to_owned()));
+        }
+        records.marks.push(mark(step.end, format!("end {}", step.label)));
+        for dispatch in &step.dispatches {
+            records.dispatches.push(line.dispatch(place, step, dispatch));
+        }
+        records.requests.extend(line.request(place, step));
+    }
+}
+
+impl Line {
+    fn dispatch(&mut self, place: &Place, step: &StepRun, d: &Dispatch) -> record::Dispatch {
+        let number = self.dispatches;
+        self.dispatches += 1;
+        let gap = self.last_end.map(|end| d.gpu_start.since(end).as_nanos());
+        self.last_end = Some(d.gpu_end);
+        record::Dispatch {
+            actor: step.actor.clone(),
+            queue: self.queue,
+            number,
+            round: place.round,
+            cell: place.cell.clone(),
+            step: Some(step.label.clone()),
+            kernel: kernel_name(&d.kernel),
+            flops: d.kernel.flops(),
+            bytes: d.kernel.bytes(),
+            committed_ns: d.committed.as_nanos(),
+            gpu_start_ns: d.gpu_start.as_nanos(),
+            gpu_end_ns: d.gpu_end.as_nanos(),
+            observed_ns: d.observed.as_nanos(),
+            gap_ns: gap,
+            pstate: d.pstate.map(|p| p.0),
+            late_ns: d.late.map(Span::as_nanos),
+            labels: Vec::new(),
+        }
+    }
+
+    /// A prompt is a request, measured at the host.
+    fn request(&mut self, place: &Place, step: &StepRun) -> Option<record::Request> {
+        let (prompt, tokens) = match step.model? {
+            Part::Prefill(prompt) => (prompt, 1),
+            Part::Answer { prompt, tokens } => (prompt, tokens),
+            Part::Decode { .. } => return None,
+        };
+        let number = self.requests;
+        self.requests += 1;
+        Some(record::Request {
+            actor: step.actor.clone(),
+            number,
+            round: place.round,
+            cell: place.cell.clone(),
+            measured_at: "host".to_owned(),
+            prompt_tokens: Some(prompt),
+            generated_tokens: Some(tokens),
+            sent_ns: step.begin.as_nanos(),
+            first_token_ns: step.marks.first().map(|(_, at)| at.as_nanos()),
+            end_ns: Some(step.end.as_nanos()),
+            prefill_gpu_start_ns: step.dispatches.first().map(|d| d.gpu_start.as_nanos()),
+            late_ns: step.dispatches.iter().filter_map(|d| d.late).max().map(Span::as_nanos),
+            labels: Vec::new(),
+        })
+    }
+}
+
+fn kernel_name(kernel: &Kernel) -> String {
+    match kernel {
+        Kernel::Empty => "empty".into(),
+        Kernel::Fma { iterations, threads } => format!("fma {iterations} x {threads}"),
+        Kernel::Stream { bytes } => format!("stream {bytes} B"),
+        Kernel::Matmul { n } => format!("matmul {n}"),
+        Kernel::Modelled { flops, bytes } => format!("modelled {flops:.4e} flop, {bytes:.4e} B"),
+    }
+}
+
+fn telemetry(c: &Counters) -> record::Telemetry {
+    let nanos = |all: &Vec<Span>| all.iter().map(|span| span.as_nanos()).collect();
+    record::Telemetry {
+        at_ns: c.at.as_nanos(),
+        residency_ns: c.residency.as_ref().map(nanos),
+        gpu_energy_j: c.gpu_energy.map(Joules::as_j),
+        cpu_energy_j: c.cpu_energy.map(Joules::as_j),
+        pstate: c.pstate.map(|p| p.0),
+        clock_hz: c.clock.map(|clock| clock.as_hz()),
+        busy: c.busy,
+    }
+}
+
+/// One label of one cell, over all rounds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary {
+    /// The cell, if the scenario has variables.
+    pub cell: Option<String>,
+    /// The actor.
+    pub actor: String,
+    /// The step's label.
+    pub label: String,
+    /// How often the step ran.
+    pub runs: usize,
+    /// Command buffers in all.
+    pub dispatches: usize,
+    /// Median host time of the step. Unit: ms.
+    pub wall_ms: Option<f64>,
+    /// Median time of a command buffer on the GPU. Unit: ms.
+    pub execution_ms: Option<f64>,
+    /// Median commit-to-start of the step's first buffer. Unit: ms.
+    pub first_start_ms: Option<f64>,
+    /// Lowest and highest p-state at a start.
+    pub pstates: Option<(u8, u8)>,
+}
+
+/// What a person wants to see of a run: every step with work, cell by cell.
+pub fn summary(run: &RunData) -> Vec<Summary> {
+    let mut groups: BTreeMap<(usize, String, usize, String), Vec<&StepRun>> = BTreeMap::new();
+    let steps = |unit: &Unit| unit.steps.iter().filter(|s| !s.dispatches.is_empty()).count() > 0;
+    for unit in run.units.iter().filter(|unit| steps(unit)) {
+        for step in unit.steps.iter().filter(|step| !step.dispatches.is_empty()) {
+            let key = (unit.cell, step.actor.clone(), step.index, step.label.clone());
+            groups.entry(key).or_default().push(step);
+        }
+    }
+    let summary = |((cell, actor, _, label), steps): (_, Vec<&StepRun>)| {
+        let median = |values: Vec<f64>| everwarm_stats::median(&values);
+        let all = || steps.iter().flat_map(|step| &step.dispatches);
+        let states: Vec<u8> = all().filter_map(|d| d.pstate).map(|p| p.0).collect();
+        let first = |step: &&StepRun| {
+            let d = step.dispatches.first()?;
+            Some(d.gpu_start.since(d.committed).as_ms())
+        };
+        Summary {
+            cell: cell_name(&run.cells[cell]),
+            actor,
+            label,
+            runs: steps.len(),
+            dispatches: all().count(),
+            wall_ms: median(steps.iter().map(|s| s.end.since(s.begin).as_ms()).collect()),
+            execution_ms: median(all().map(|d| d.execution().as_ms()).collect()),
+            first_start_ms: median(steps.iter().filter_map(first).collect()),
+            pstates: states.iter().min().copied().zip(states.iter().max().copied()),
+        }
+    };
+    groups.into_iter().map(summary).collect()
+}
