@@ -1,6 +1,6 @@
 //! A run as records (JSON Lines, Parquet) and as a summary for people.
 
-use crate::data::{Dispatch, RunData, StepRun, Unit};
+use crate::data::{Dispatch, RunData, StepRun};
 use crate::scenario::Part;
 use everwarm_gpu::Counters;
 use everwarm_record as record;
@@ -115,7 +115,7 @@ impl Line {
             gap_ns: gap,
             pstate: d.pstate.map(|p| p.0),
             late_ns: d.late.map(Span::as_nanos),
-            labels: Vec::new(),
+            labels: late_label(d.late),
         }
     }
 
@@ -128,6 +128,7 @@ impl Line {
         };
         let number = self.requests;
         self.requests += 1;
+        let late = step.dispatches.iter().filter_map(|d| d.late).max();
         Some(record::Request {
             actor: step.actor.clone(),
             number,
@@ -140,10 +141,18 @@ impl Line {
             first_token_ns: step.marks.first().map(|(_, at)| at.as_nanos()),
             end_ns: Some(step.end.as_nanos()),
             prefill_gpu_start_ns: step.dispatches.first().map(|d| d.gpu_start.as_nanos()),
-            late_ns: step.dispatches.iter().filter_map(|d| d.late).max().map(Span::as_nanos),
-            labels: Vec::new(),
+            late_ns: late.map(Span::as_nanos),
+            labels: late_label(late),
         })
     }
+}
+
+/// What a real-time simulation did later than this can't be trusted: as much as the longest gap in a
+/// queue that the study's device forgives.
+const LATE: Span = Span::us(500);
+
+fn late_label(late: Option<Span>) -> Vec<String> {
+    late.filter(|late| *late > LATE).map(|_| "late".to_owned()).into_iter().collect()
 }
 
 fn kernel_name(kernel: &Kernel) -> String {
@@ -195,8 +204,7 @@ pub struct Summary {
 /// What a person wants to see of a run: every step with work, cell by cell.
 pub fn summary(run: &RunData) -> Vec<Summary> {
     let mut groups: BTreeMap<(usize, String, usize, String), Vec<&StepRun>> = BTreeMap::new();
-    let steps = |unit: &Unit| unit.steps.iter().filter(|s| !s.dispatches.is_empty()).count() > 0;
-    for unit in run.units.iter().filter(|unit| steps(unit)) {
+    for unit in &run.units {
         for step in unit.steps.iter().filter(|step| !step.dispatches.is_empty()) {
             let key = (unit.cell, step.actor.clone(), step.index, step.label.clone());
             groups.entry(key).or_default().push(step);
