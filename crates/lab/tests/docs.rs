@@ -20,7 +20,9 @@ fn scenarios() {
         // A sweep alone is no scenario yet.
         let whole = match example.contains("steps") {
             true => example.to_owned(),
-            false => format!("{example}\n[[actor]]\nname = \"main\"\nsteps = [{{ idle = \"1 ms\" }}]"),
+            false => {
+                format!("{example}\n[[actor]]\nname = \"main\"\nsteps = [{{ idle = \"1 ms\" }}]")
+            }
         };
         if let Err(error) = Scenario::from_toml("docs/scenarios.md", &whole) {
             panic!("{error}");
@@ -41,7 +43,8 @@ fn claims() {
                 let mut n = 0;
                 let lines = example.lines().map(|line| {
                     n += 1;
-                    let head = line.starts_with("measure").then(|| format!("{claim}id = \"{n}\"\n"));
+                    let head =
+                        line.starts_with("measure").then(|| format!("{claim}id = \"{n}\"\n"));
                     format!("{}{line}\n", head.unwrap_or_default())
                 });
                 lines.collect()
