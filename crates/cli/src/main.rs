@@ -6,6 +6,7 @@
 mod bench;
 mod children;
 mod commands;
+mod output;
 
 use clap::{Parser, Subcommand};
 use commands::{demo, devices, hold, lab, proxy, sim_server, ttft};

@@ -1,5 +1,6 @@
 //! `everwarm devices`.
 
+use crate::output::{print, print_json};
 use std::process::ExitCode;
 
 /// Lists the devices found, and why others were not.
@@ -28,17 +29,17 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             })
         };
         let rows: Vec<_> = found.iter().map(row).collect();
-        println!("{}", serde_json::to_string_pretty(&rows)?);
+        print_json(&rows)?;
         return Ok(ExitCode::SUCCESS);
     }
     let width = found.iter().map(|found| found.id.len()).max().unwrap_or(0);
-    for found in &found {
-        match &found.state {
-            Ok(name) if found.id == default => println!("{:width$}  {name} (default)", found.id),
-            Ok(name) => println!("{:width$}  {name}", found.id),
-            Err(why) => println!("{:width$}  not usable: {why}", found.id),
-        }
-    }
-    println!("\nAlso: sim:FILE.toml (a chip file), sim:SOCKET (shared by `everwarm sim-server`).");
+    let line = |found: &everwarm_gpu::backend::Found| match &found.state {
+        Ok(name) if found.id == default => format!("{:width$}  {name} (default)\n", found.id),
+        Ok(name) => format!("{:width$}  {name}\n", found.id),
+        Err(why) => format!("{:width$}  not usable: {why}\n", found.id),
+    };
+    let lines: String = found.iter().map(line).collect();
+    let also = "Also: sim:FILE.toml (a chip file), sim:SOCKET (shared by `everwarm sim-server`).";
+    print(&format!("{lines}\n{also}\n"))?;
     Ok(ExitCode::SUCCESS)
 }

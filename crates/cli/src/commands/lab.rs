@@ -1,5 +1,6 @@
 //! `everwarm lab list`, `run` and `check`.
 
+use crate::output::{print, print_json};
 use anyhow::Context;
 use everwarm_lab::{Claims, Report, Scenario, Summary, Verdict};
 use serde_json::{Value, json};
@@ -91,12 +92,11 @@ fn list(args: List) -> anyhow::Result<ExitCode> {
     let all = everwarm_lab::SCENARIOS.iter().filter_map(|one| everwarm_lab::scenario(one.name));
     if args.json {
         let row = |s: everwarm_lab::Scenario| json!({ "name": s.name, "about": s.about, "cells": s.cells.len(), "rounds": s.rounds });
-        println!("{}", serde_json::to_string_pretty(&all.map(row).collect::<Vec<_>>())?);
+        print_json(&all.map(row).collect::<Vec<_>>())?;
         return Ok(ExitCode::SUCCESS);
     }
-    for scenario in all {
-        println!("{:20} {}", scenario.name, scenario.about);
-    }
+    let lines = all.map(|scenario| format!("{:20} {}\n", scenario.name, scenario.about));
+    print(&lines.collect::<String>())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -135,9 +135,9 @@ fn run_one(args: Run) -> anyhow::Result<ExitCode> {
                 "output": args.output.as_ref().map(|path| path.display().to_string()),
                 "steps": rows.iter().map(summary_json).collect::<Vec<_>>(),
             });
-            println!("{}", serde_json::to_string_pretty(&document)?);
+            print_json(&document)?;
         }
-        false => print_summary(&run, &rows, args.output.as_deref()),
+        false => print(&summary_text(&run, &rows, args.output.as_deref()))?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -217,21 +217,16 @@ fn summary_json(row: &Summary) -> Value {
     })
 }
 
-fn print_summary(run: &everwarm_lab::RunData, rows: &[Summary], output: Option<&Path>) {
-    println!("{} on {} ({})\n", run.scenario, run.device.id, run.device.name);
-    println!(
-        "{:40} {:12} {:>5} {:>9} {:>12} {:>12} {:>12}  p-states",
-        "cell", "step", "runs", "buffers", "wall", "buffer", "first start"
-    );
+fn summary_text(run: &everwarm_lab::RunData, rows: &[Summary], output: Option<&Path>) -> String {
     let ms = |value: Option<f64>| value.map_or("-".to_owned(), |v| format!("{} ms", short(v)));
-    for row in rows {
+    let row = |row: &Summary| {
         let states = match row.pstates {
             None => "-".to_owned(),
             Some((low, high)) if low == high => format!("P{low}"),
             Some((low, high)) => format!("P{low}-P{high}"),
         };
-        println!(
-            "{:40} {:12} {:>5} {:>9} {:>12} {:>12} {:>12}  {states}",
+        format!(
+            "{:40} {:12} {:>5} {:>9} {:>12} {:>12} {:>12}  {states}\n",
             row.cell.as_deref().unwrap_or("-"),
             row.label,
             row.runs,
@@ -239,11 +234,16 @@ fn print_summary(run: &everwarm_lab::RunData, rows: &[Summary], output: Option<&
             ms(row.wall_ms),
             ms(row.execution_ms),
             ms(row.first_start_ms),
-        );
-    }
-    if let Some(path) = output {
-        println!("\nrecorded in {}", path.display());
-    }
+        )
+    };
+    let head = format!(
+        "{:40} {:12} {:>5} {:>9} {:>12} {:>12} {:>12}  p-states\n",
+        "cell", "step", "runs", "buffers", "wall", "buffer", "first start"
+    );
+    let recorded = output.map(|path| format!("\nrecorded in {}\n", path.display()));
+    let title = format!("{} on {} ({})\n\n", run.scenario, run.device.id, run.device.name);
+    let lines: String = rows.iter().map(row).collect();
+    title + &head + &lines + &recorded.unwrap_or_default()
 }
 
 /// The device that was asked for, or the default one; says which if it was not.
@@ -271,8 +271,8 @@ fn check(args: Check) -> anyhow::Result<ExitCode> {
     }
     let report = everwarm_lab::check(&claims, &device(args.device), &|_, _, _| {})?;
     match args.json {
-        true => println!("{}", serde_json::to_string_pretty(&report_json(&claims, &report))?),
-        false => print_report(&claims, &report),
+        true => print_json(&report_json(&claims, &report))?,
+        false => print(&report_text(&claims, &report))?,
     }
     let failed = args.strict && report.held() < report.verdicts.len();
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -319,26 +319,34 @@ fn measured_json(verdict: &Verdict) -> Value {
     }
 }
 
-fn print_report(claims: &Claims, report: &Report) {
+fn report_text(claims: &Claims, report: &Report) -> String {
     let width = claims.claims.iter().map(|claim| claim.id.len()).max().unwrap_or(0);
-    for (claim, verdict) in claims.claims.iter().zip(&report.verdicts) {
+    let line = |(claim, verdict): (&everwarm_lab::Claim, &Verdict)| {
         let mark = if verdict.held { "holds" } else { "FAILS" };
         let measured = match &verdict.measured {
             None => "not measured".to_owned(),
             Some(values) => {
                 let shown: Vec<_> = values.iter().map(|value| short(*value)).collect();
-                shown.join(", ")
+                format!("{} {}", shown.join(", "), shown_unit(&verdict.unit))
             }
         };
-        println!(
-            "{mark}  {:width$}  {measured} {} (expected {})",
-            claim.id, verdict.unit, claim.expect
-        );
-        if let Some(reason) = &verdict.reason {
-            println!("       {reason}");
-        }
-    }
-    println!("\n{} of {} claims hold on {}", report.held(), report.verdicts.len(), report.device);
+        let reason = verdict.reason.as_ref().map(|reason| format!("       {reason}\n"));
+        format!(
+            "{mark}  {:width$}  {} (expected {})\n{}",
+            claim.id,
+            measured.trim_end(),
+            claim.expect,
+            reason.unwrap_or_default()
+        )
+    };
+    let lines: String = claims.claims.iter().zip(&report.verdicts).map(line).collect();
+    let (held, total) = (report.held(), report.verdicts.len());
+    format!("{lines}\n{held} of {total} claims hold on {}\n", report.device)
+}
+
+/// A pure number has no unit in text.
+fn shown_unit(unit: &str) -> &str {
+    if unit == "1" { "" } else { unit }
 }
 
 /// Four significant digits.
