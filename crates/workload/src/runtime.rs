@@ -57,18 +57,30 @@ pub struct Phase {
     pub efficiency: f64,
     /// Weights' traffic that arithmetic does not hide, over the weights' size.
     pub weight_traffic: f64,
-    /// Command buffers of one block.
+    /// Command buffers of one block, at least.
     pub buffers_per_layer: u32,
+    /// Arithmetic of one command buffer at most; a block with more is cut into more buffers.
+    ///
+    /// Unit: Gflop at the device's peak rate.
+    #[serde(default = "unlimited")]
+    pub buffer_gflop: f64,
     /// Command buffers kept in flight; 1 waits for each.
     pub in_flight: u32,
-    /// Host time before each commit.
+    /// Host time before each commit, beside the buffers in flight.
     pub encode: Span,
+    /// Host time between a free place in flight and the commit that takes it.
+    #[serde(default)]
+    pub turnaround: Span,
     /// Host time from the last buffer's end to the token.
     pub finish: Span,
 }
 
 fn one() -> u32 {
     1
+}
+
+fn unlimited() -> f64 {
+    f64::INFINITY
 }
 
 /// Why a model or runtime can't be used.
@@ -169,6 +181,12 @@ impl Phase {
                 "[{which}] efficiency is {is}; expected above 0 and at most 1"
             )));
         }
+        if !(self.buffer_gflop > 0.0) {
+            let is = self.buffer_gflop;
+            return Err(Error::Invalid(format!(
+                "[{which}] buffer_gflop is {is}; expected above 0"
+            )));
+        }
         if !(self.weight_traffic >= 0.0 && self.weight_traffic.is_finite()) {
             let is = self.weight_traffic;
             return Err(Error::Invalid(format!(
@@ -219,9 +237,10 @@ mod tests {
         };
         check(good.replace("in_flight = 1", "in_flight = 0"), "[prefill] in_flight is 0");
         check(
-            good.replace("efficiency = 0.80 ", "efficiency = 8 "),
+            good.replacen("efficiency = 0", "efficiency = 8", 1),
             "expected above 0 and at most 1",
         );
+        check(good.replace("buffer_gflop = 4", "buffer_gflop = -4"), "expected above 0");
         check(good.replace("chunk", "chunks"), "unknown field `chunks`");
         check(good.replace("\"0.9 ms\"", "\"0.9\""), "has no unit");
         check(

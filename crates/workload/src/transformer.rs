@@ -6,7 +6,6 @@
 
 use crate::Kernel;
 use crate::host::{Op, Program, Seen};
-use crate::model::Cost;
 use crate::runtime::{Phase, Runtime};
 use everwarm_units::{Instant, Span};
 use std::collections::VecDeque;
@@ -18,6 +17,7 @@ pub(crate) struct Pass {
     head: Option<Kernel>,
     in_flight: usize,
     encode: Span,
+    turnaround: Span,
     finish: Span,
 }
 
@@ -42,25 +42,25 @@ impl Pass {
 
     fn new(runtime: &Runtime, phase: &Phase, rows: u32, context: u32, last: bool) -> Pass {
         let padded = rows.div_ceil(phase.tile) * phase.tile;
-        let kernel = |cost: Cost, parts: u32| {
-            let parts = f64::from(parts);
-            let traffic = cost.weights * phase.weight_traffic + cost.cache;
-            // A single row is a matrix-vector product: its arithmetic hides behind its traffic.
-            let flops = if padded == 1 { 0.0 } else { cost.flops / phase.efficiency };
-            Kernel::Modelled { flops: flops / parts, bytes: traffic / parts }
-        };
         let model = &runtime.model;
         // The output matrix always works on a single row.
         let head = Kernel::Modelled {
             flops: 0.0,
             bytes: model.head().weights * runtime.decode.weight_traffic,
         };
+        let cost = model.layer(rows, padded, context);
+        // A single row is a matrix-vector product: its arithmetic hides behind its traffic.
+        let flops = if padded == 1 { 0.0 } else { cost.flops / phase.efficiency };
+        let bytes = cost.weights * phase.weight_traffic + cost.cache;
+        let least = f64::from(phase.buffers_per_layer);
+        let parts = (flops / (phase.buffer_gflop * 1e9)).ceil().max(least);
         Pass {
-            block: kernel(model.layer(rows, padded, context), phase.buffers_per_layer),
-            blocks: model.layers * phase.buffers_per_layer,
+            block: Kernel::Modelled { flops: flops / parts, bytes: bytes / parts },
+            blocks: model.layers * parts as u32,
             head: last.then_some(head),
             in_flight: phase.in_flight as usize,
             encode: phase.encode,
+            turnaround: phase.turnaround,
             finish: if last { phase.finish } else { Span::ZERO },
         }
     }
@@ -70,7 +70,8 @@ impl Pass {
         let buffers = std::iter::repeat_n(self.block, self.blocks as usize).chain(self.head);
         let submit = buffers.flat_map(|kernel| {
             // The host encodes while earlier buffers run, then waits for a free place.
-            [Op::Pass(self.encode), Op::Wait(self.in_flight - 1), Op::Commit(kernel)]
+            let wait = Op::Wait(self.in_flight - 1);
+            [Op::Pass(self.encode), wait, Op::Pass(self.turnaround), Op::Commit(kernel)]
         });
         let token = self.head.map(|_| [Op::Pass(self.finish), Op::Mark(Transformer::TOKEN)]);
         submit.chain([Op::Wait(0)]).chain(token.into_iter().flatten())
@@ -129,13 +130,24 @@ mod tests {
 
     #[test]
     fn a_prompt_costs_its_operations() {
-        let runtime = Runtime::built_in("mlx").unwrap();
+        let runtime = Runtime::built_in("llamacpp").unwrap();
         let (kernels, tokens) = run(runtime.prefill(128));
-        assert_eq!((kernels.len(), tokens), (2 * 28 + 1, 1));
+        assert_eq!((kernels.len(), tokens), (28 + 1, 1));
         let (flops, _) = totals(&kernels);
         // 2 operations a weight and token, the attention's share is below 1 % at this length.
         let expected = 2.0 * 2.818e9 * 128.0 / runtime.prefill.efficiency;
         assert!((flops / expected - 1.0).abs() < 0.01, "{flops} against {expected}");
+    }
+
+    #[test]
+    fn a_limit_on_buffers_cuts_the_same_work_finer() {
+        let whole = Runtime::built_in("llamacpp").unwrap();
+        let mut cut = whole.clone();
+        cut.prefill.buffer_gflop = 4.0;
+        let (coarse, fine) = (run(whole.prefill(128)).0, run(cut.prefill(128)).0);
+        let largest = fine.iter().map(|k| totals(&[*k]).0).fold(0.0, f64::max);
+        assert!(largest <= 4.0e9 && fine.len() > coarse.len());
+        assert!((totals(&fine).0 / totals(&coarse).0 - 1.0).abs() < 1e-9);
     }
 
     #[test]
