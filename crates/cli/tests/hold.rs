@@ -100,3 +100,67 @@ fn what_cannot_be_held_says_why() {
     check(&["--cap", "0"], "more than 0");
     check(&["--cap", "much"], "does not start with a number");
 }
+
+/// A simulated GPU that other processes share, at a socket of its own.
+struct Shared {
+    server: Child,
+    socket: std::path::PathBuf,
+}
+
+impl Shared {
+    fn start(socket: std::path::PathBuf) -> Self {
+        let mut server = Command::new(EVERWARM)
+            .args(["sim-server", "--listen", "127.0.0.1:0", "--json", "--socket"])
+            .arg(&socket)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut ready = String::new();
+        BufReader::new(server.stdout.as_mut().unwrap()).read_line(&mut ready).unwrap();
+        assert!(ready.contains("\"device\""), "{ready}");
+        Shared { server, socket }
+    }
+
+    fn kill(mut self) -> std::path::PathBuf {
+        self.server.kill().unwrap();
+        self.server.wait().unwrap();
+        std::mem::take(&mut self.socket)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+#[test]
+fn a_device_that_goes_and_comes_back_is_held_again() {
+    let name = format!("everwarm-hold-test-{}.sock", std::process::id());
+    let shared = Shared::start(std::env::temp_dir().join(name));
+    let device = format!("sim:{}", shared.socket.display());
+    // The command marks the time: it says a word, and the device is taken away and given back.
+    let script = "echo up; read _; sleep 1.5";
+    let mut child = hold(&["--device", &device, "--json", "--", "sh", "-c", script])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    let socket = shared.kill();
+    std::thread::sleep(Duration::from_millis(300));
+    let again = Shared::start(socket);
+    drop(child.stdin.take());
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let json: serde_json::Value = serde_json::from_str(&rest).unwrap();
+    assert!(json["failures"].as_u64().unwrap() >= 1, "{json}");
+    // More than it had time for before the loss: some 180 kernels a second.
+    assert!(json["buffers"].as_u64().unwrap() > 120, "{json}");
+    let socket = again.kill();
+    let _ = std::fs::remove_file(socket);
+}
