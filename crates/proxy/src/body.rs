@@ -50,6 +50,17 @@ impl Replay {
         })))
     }
 
+    /// Takes the whole body in, at most `limit` bytes, and says how long it is.
+    ///
+    /// For servers that refuse a body without a length; it holds the request back until then.
+    pub(crate) async fn take_in(&self, limit: usize) -> Result<u64, TakeIn> {
+        let took = std::future::poll_fn(|cx| self.lock().poll_take_in(cx, limit)).await;
+        if took.is_err() {
+            self.lock().failed = true;
+        }
+        took
+    }
+
     /// The body from its beginning, for one more attempt; earlier ones get nothing more.
     pub(crate) fn body(&self, gate: Option<Gate>) -> RequestBody {
         let mut source = self.lock();
@@ -79,7 +90,37 @@ impl Replay {
     }
 }
 
+/// Why a body could not be taken in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TakeIn {
+    /// The client broke off or sent what is no body.
+    Broken,
+    /// It is too large to be held.
+    TooLarge,
+}
+
 impl Source {
+    fn poll_take_in(&mut self, cx: &mut Context<'_>, limit: usize) -> Poll<Result<u64, TakeIn>> {
+        loop {
+            match ready!(Pin::new(&mut self.incoming).poll_frame(cx)) {
+                Some(Ok(frame)) => {
+                    // Trailers have no place beside a length.
+                    let Ok(data) = frame.into_data() else { continue };
+                    self.kept_bytes += data.len();
+                    if self.kept_bytes > limit {
+                        return Poll::Ready(Err(TakeIn::TooLarge));
+                    }
+                    self.kept.push(data);
+                }
+                Some(Err(_)) => return Poll::Ready(Err(TakeIn::Broken)),
+                None => {
+                    self.ended = true;
+                    return Poll::Ready(Ok(self.kept_bytes as u64));
+                }
+            }
+        }
+    }
+
     fn keep(&mut self, data: &Bytes) {
         if self.lost || self.kept_bytes + data.len() > REPLAY_MAX {
             self.lost = true;

@@ -18,6 +18,9 @@ pub struct Config {
     pub warmer: everwarm_hold::Config,
     /// Pass the client's `Host` on instead of the upstream's.
     pub keep_host: bool,
+    /// Take in request bodies without a length, at most so many bytes of them, and send them with
+    /// one: for servers that refuse what is chunked. `None` = pass on as it comes.
+    pub take_in: Option<usize>,
     /// Time limits and pool sizes.
     pub limits: Limits,
 }

@@ -1,6 +1,6 @@
 //! One request: to the upstream, and the response back.
 
-use crate::body::{Gate, GateKey, Idle, Lease, Replay, RequestBody, ResponseBody};
+use crate::body::{Gate, GateKey, Idle, Lease, Replay, RequestBody, ResponseBody, TakeIn};
 use crate::client::Client;
 use crate::config::{Limits, Upstream};
 use crate::error::UpstreamFailure;
@@ -30,6 +30,7 @@ pub(crate) type Out = Either<ResponseBody, Full<Bytes>>;
 pub(crate) struct Shared {
     pub(crate) upstream: Upstream,
     pub(crate) keep_host: bool,
+    pub(crate) take_in: Option<usize>,
     pub(crate) limits: Limits,
     pub(crate) pool: Arc<Pool>,
     pub(crate) warmer: Warmer,
@@ -51,14 +52,20 @@ pub(crate) async fn serve(
     let (mut head, body) = request.into_parts();
     let mut exchange = Exchange::begin(&shared.warmer, &shared.metrics, &head);
     let client_upgrade = head.extensions.remove::<OnUpgrade>();
-    let outgoing = Outgoing::new(&shared, head, body);
+    let mut outgoing = Outgoing::new(&shared, head, body);
+    if let Some(limit) = shared.take_in
+        && let Err(refused) = outgoing.take_in(limit).await
+    {
+        client.body_left_unread();
+        return Ok(bad_request_body(refused));
+    }
     match shared.answer(&outgoing, &exchange).await {
         Ok((response, connection)) => {
             shared.metrics.response(response.status());
             let answer = Answer { response, connection, outgoing, exchange, client };
             Ok(answer.pass_on(&shared, client_upgrade))
         }
-        Err(_) if outgoing.body.failed() => Ok(bad_request_body()),
+        Err(_) if outgoing.body.failed() => Ok(bad_request_body(TakeIn::Broken)),
         Err(failure) => {
             exchange.failed();
             shared.metrics.failure(failure.kind());
@@ -149,11 +156,24 @@ fn failure(error: &hyper::Error, silent: bool) -> UpstreamFailure {
     }
 }
 
-fn bad_request_body() -> Response<Out> {
-    let text = "{\"error\":{\"message\":\"everwarm proxy: the request body could not be read to its \
-                end\",\"type\":\"invalid_request_error\",\"code\":400}}\n";
-    let mut response = Response::new(Either::Right(Full::new(Bytes::from_static(text.as_bytes()))));
-    *response.status_mut() = StatusCode::BAD_REQUEST;
+fn bad_request_body(refused: TakeIn) -> Response<Out> {
+    let (status, why) = match refused {
+        TakeIn::Broken => {
+            (StatusCode::BAD_REQUEST, "the request body could not be read to its end")
+        }
+        TakeIn::TooLarge => {
+            (StatusCode::PAYLOAD_TOO_LARGE, "the request body is too large to be taken in")
+        }
+    };
+    let body = serde_json::json!({
+        "error": {
+            "message": format!("everwarm proxy: {why}"),
+            "type": "invalid_request_error",
+            "code": status.as_u16(),
+        }
+    });
+    let mut response = Response::new(Either::Right(Full::new(Bytes::from(format!("{body}\n")))));
+    *response.status_mut() = status;
     let json = HeaderValue::from_static("application/json");
     response.headers_mut().insert(header::CONTENT_TYPE, json);
     response
@@ -189,6 +209,20 @@ impl Outgoing {
         head.version = Version::HTTP_11;
         let expects = expects(&head.headers) && client_version == Version::HTTP_11;
         Outgoing { head, body: Replay::new(body), expects, client_version }
+    }
+
+    /// Replaces a body of unknown length by one of known length.
+    async fn take_in(&mut self, limit: usize) -> Result<(), TakeIn> {
+        if !self.head.headers.contains_key(header::TRANSFER_ENCODING) {
+            return Ok(());
+        }
+        let length = self.body.take_in(limit).await?;
+        let headers = without(&self.head.headers, &header::TRANSFER_ENCODING);
+        // Taking it in has answered the client's question.
+        self.head.headers = without(&headers, &header::EXPECT);
+        self.head.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+        self.expects = false;
+        Ok(())
     }
 
     fn request(&self, expect_wait: Duration) -> (Request<RequestBody>, Option<GateKey>) {

@@ -48,6 +48,7 @@ pub async fn spawn(config: Config) -> Result<Handle, StartError> {
         pool: Pool::new(config.upstream.clone(), config.limits),
         upstream: config.upstream,
         keep_host: config.keep_host,
+        take_in: config.take_in,
         limits: config.limits,
         metrics: Arc::new(Metrics::new(warmer.handle())),
         warmer: warmer.handle(),

@@ -327,6 +327,17 @@ fn a_server_that_is_down_gives_a_502_and_is_used_once_it_is_up() {
 }
 
 #[test]
+fn a_server_that_is_coming_up_can_be_waited_for() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let proxy = Proxy::with(free, |c| c.limits.upstream_wait = LONG);
+    let mut client = proxy.client();
+    client.send(GET);
+    client.silent(Duration::from_millis(50));
+    let upstream = Upstream::on(free);
+    answer(&mut upstream.accept(), &mut client);
+}
+
+#[test]
 fn limits_are_kept_where_they_are_wanted() {
     let upstream = Upstream::start();
     let proxy = Proxy::with(upstream.address, |c| {

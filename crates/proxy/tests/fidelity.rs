@@ -270,6 +270,28 @@ fn answers_without_bodies_keep_their_headers() {
 }
 
 #[test]
+fn a_body_without_a_length_can_be_given_one() {
+    let upstream = Upstream::start();
+    let proxy = Proxy::with(upstream.address, |c| c.take_in = Some(10));
+    let mut client = proxy.client();
+    let ask = "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nX: y\r\n\r\n";
+    client.send(format!("{ask}3\r\nabc\r\n"));
+    client.send("2\r\nde\r\n0\r\n\r\n");
+    let mut server = upstream.accept();
+    let host = upstream.address;
+    let head = server.head();
+    assert_eq!(
+        head,
+        format!("POST / HTTP/1.1\r\nHost: {host}\r\nX: y\r\ncontent-length: 5\r\n\r\n")
+    );
+    assert_eq!(server.exactly(5), b"abcde");
+    server.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    assert!(client.head().starts_with("HTTP/1.1 200 "));
+    client.send(format!("{ask}b\r\nabcdefghijk\r\n0\r\n\r\n"));
+    assert!(client.head().starts_with("HTTP/1.1 413 "));
+}
+
+#[test]
 fn two_framings_at_once_cannot_smuggle() {
     let upstream = Upstream::start();
     let proxy = Proxy::before(upstream.address);

@@ -53,6 +53,10 @@ pub struct Args {
     /// Pass the client's Host header on. Default: the upstream's, which servers that check it want.
     #[arg(long)]
     keep_host: bool,
+    /// Hold request bodies that come without a length, up to so many megabytes, and send them with
+    /// one. For servers that refuse chunked bodies with 411, as mlx_lm.server does.
+    #[arg(long, value_name = "MB")]
+    take_in_mb: Option<u32>,
     /// Give up a connection to the upstream after this.
     #[arg(long, value_name = "SPAN", default_value = "10 s")]
     connect_timeout: Span,
@@ -112,6 +116,7 @@ impl Args {
             listen: self.listen,
             admin: self.admin.0,
             keep_host: self.keep_host,
+            take_in: self.take_in_mb.map(|mb| (mb as usize).saturating_mul(1_000_000)),
             warmer: everwarm_hold::Config {
                 device: self.device(),
                 policy: self.policy.clone(),

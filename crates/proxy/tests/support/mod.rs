@@ -246,6 +246,7 @@ pub fn config(upstream: SocketAddr) -> Config {
             shape: everwarm_hold::Shape::default(),
         },
         keep_host: false,
+        take_in: None,
         limits: Limits::default(),
     }
 }
