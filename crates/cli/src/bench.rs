@@ -58,14 +58,18 @@ pub fn lateness(results: &Results) -> Option<String> {
     let late = results.lateness()?;
     let void = results.samples.iter().filter(|s| s.labels.contains(&Label::Late)).count();
     let voided = match void {
-        0 => "no request was void for it".to_owned(),
+        0 => "No request was void for it".to_owned(),
         1 => "1 request was void for it".to_owned(),
         n => format!("{n} requests were void for it"),
     };
     Some(format!(
-        "The simulated GPU keeps the wall clock's time: late by {:.2} ms (p99), {:.2} ms at worst; \
-         above {} ms a request is void: {voided}.",
-        late.p99_ms, late.max_ms, late.limit_ms
+        "The simulated GPU keeps the wall clock's time: late by {:.2} ms (p99), {:.2} ms at worst. \
+         {voided}:\nlate by more than {} ms, or {} ms more at the client than by the server's own \
+         clock.",
+        late.p99_ms,
+        late.max_ms,
+        late.limit_ms,
+        results.plan.overhead_max.as_ms()
     ))
 }
 

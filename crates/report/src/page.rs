@@ -167,7 +167,7 @@ fn method(html: &mut String, results: &Results) {
             html,
             "The simulated GPU keeps the wall clock\u{2019}s time: 99 % of its events were late by \
              {} ms or less, the latest by {} ms. A request during which it was late by more than {} \
-             ms is void and was repeated.",
+             ms, or that waited elsewhere for a free processor, is void and was repeated.",
             ms(late.p99_ms),
             ms(max),
             ms(late.limit_ms)

@@ -1,6 +1,6 @@
 //! What the numbers say, in two sentences.
 
-use crate::markup::{ms, percent};
+use crate::markup::ms;
 use crate::model::{Cell, Results, runtime_name};
 
 /// The headline and what stands below it.
@@ -44,25 +44,26 @@ fn headline(cell: &Cell<'_>) -> String {
         );
     }
     let cost = format!("A cold first token costs {} ms", ms(penalty));
-    let helps = ["hold", "pre-warm-hint"].map(|name| {
-        let share = cell.valid(name).and_then(|row| row.penalty_removed);
-        share.map(|share| (name, share))
-    });
-    match helps {
-        [Some((_, hold)), Some((_, hint))] if percent(hold) == percent(hint) => format!(
-            "{cost}. A hold and a hint 100 ms ahead each take {} of it away.",
-            percent(hold)
-        ),
-        [Some((_, hold)), Some((_, hint))] => format!(
-            "{cost}. A hold takes {} of it away, a hint 100 ms ahead {}.",
-            percent(hold),
-            percent(hint)
-        ),
-        [Some((_, hold)), None] => format!("{cost}. A hold takes {} of it away.", percent(hold)),
-        [None, Some((_, hint))] => {
-            format!("{cost}. A hint 100 ms ahead takes {} of it away.", percent(hint))
+    let share = |name| cell.valid(name).and_then(|row| row.penalty_removed).map(taken);
+    match (share("hold"), share("pre-warm-hint")) {
+        (Some(hold), Some(hint)) if hold == hint => {
+            format!("{cost}. A hold takes {hold} away, and so does a hint 100 ms ahead.")
         }
-        [None, None] => format!("{cost}: {} ms instead of {} ms.", ms(idle), ms(busy)),
+        (Some(hold), Some(hint)) => {
+            format!("{cost}. A hold takes {hold} away, a hint 100 ms ahead {hint}.")
+        }
+        (Some(hold), None) => format!("{cost}. A hold takes {hold} away."),
+        (None, Some(hint)) => format!("{cost}. A hint 100 ms ahead takes {hint} away."),
+        (None, None) => format!("{cost}: {} ms instead of {} ms.", ms(idle), ms(busy)),
+    }
+}
+
+/// A share in words.
+fn taken(share: f64) -> String {
+    match (share * 100.0).round() {
+        percents if percents >= 100.0 => "all of it".to_owned(),
+        percents if percents <= 0.0 => "none of it".to_owned(),
+        percents => format!("{percents:.0} % of it"),
     }
 }
 

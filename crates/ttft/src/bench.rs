@@ -210,7 +210,9 @@ impl Bench {
         }
         let asked = self.ask(step.tokens);
         let after = self.counters()?;
-        drop(hold);
+        if let Some(hold) = hold {
+            hold.stop()?;
+        }
         match asked {
             Ok(reply) => self.fill(sample, &reply, before.zip(after)),
             Err(error) => Ok(sample.failed(error)),

@@ -21,7 +21,7 @@ impl Hold {
     pub(crate) fn start(command: &[OsString]) -> Result<Self, Error> {
         let (program, arguments) = command.split_first().expect("a command has a program");
         let mut hold = Command::new(program);
-        hold.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        hold.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let started = hold.spawn();
         let child = started.map_err(|error| {
             Error::Hold(format!("can't start {}: {error}", program.to_string_lossy()))
@@ -39,6 +39,32 @@ impl Hold {
         Err(Error::Hold(format!("the hold ended early ({status}): {}", said.trim())))
     }
 
+    /// Ends the process and says why it held nothing, if its summary says so.
+    ///
+    /// A summary is a JSON object; a command that prints none is believed.
+    pub(crate) fn stop(mut self) -> Result<(), Error> {
+        self.end();
+        let mut said = String::new();
+        if let Some(pipe) = &mut self.child.stdout {
+            let _ = pipe.take(65_536).read_to_string(&mut said);
+        }
+        let summary: serde_json::Value = serde_json::from_str(&said).unwrap_or_default();
+        match summary["why_not"].as_str() {
+            Some(why) => Err(Error::Hold(format!("the hold held nothing: {why}"))),
+            None => Ok(()),
+        }
+    }
+
+    fn end(&mut self) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        let running = matches!(self.child.try_wait(), Ok(None));
+        let asked = running && pid.is_some_and(|pid| kill_process(pid, Signal::TERM).is_ok());
+        if running && !(asked && self.ended_within(PATIENCE)) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+
     fn ended_within(&mut self, patience: Duration) -> bool {
         let deadline = Instant::now() + patience;
         while Instant::now() < deadline {
@@ -53,12 +79,7 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        let asked = pid.is_some_and(|pid| kill_process(pid, Signal::TERM).is_ok());
-        if !asked || !self.ended_within(PATIENCE) {
-            let _ = self.child.kill();
-            let _ = self.child.wait();
-        }
+        self.end();
     }
 }
 
@@ -87,5 +108,9 @@ mod tests {
         assert!(hold.ended_within(PATIENCE));
         let error = hold.check().unwrap_err().to_string();
         assert!(error.contains("no device") && error.contains('3'), "{error}");
+        let idle = ["sh", "-c", r#"echo '{"why_not": "no GPU"}'"#].map(OsString::from);
+        let mut hold = Hold::start(&idle).unwrap();
+        assert!(hold.ended_within(PATIENCE));
+        assert_eq!(hold.stop().unwrap_err().to_string(), "the hold held nothing: no GPU");
     }
 }

@@ -199,11 +199,11 @@ fn introduce(plans: &[(&str, Plan)]) {
     );
 }
 
-/// About how long a plan takes: each request with its idle time, about 110 ms of prefill and
-/// 1 ms more for every token, and what starting takes.
+/// About how long a plan takes: each request with its idle time, about 150 ms of prefill and
+/// 2 ms more for every token, and what starting takes.
 fn expected(plan: &Plan) -> Span {
     let one = |(tokens, rounds): &(u32, u32)| {
-        let each = plan.idle + Span::ms(150) + Span::ms(1) * u64::from(*tokens);
+        let each = plan.idle + Span::ms(150) + Span::ms(2) * u64::from(*tokens);
         each * (u64::from(*rounds) * plan.conditions.len() as u64 + 1)
     };
     plan.rounds.iter().map(one).sum::<Span>() + Span::s(1)

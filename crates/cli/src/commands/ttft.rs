@@ -64,6 +64,10 @@ pub struct Args {
     /// A request is void if a simulated GPU ran later than this while it was served.
     #[arg(long, value_name = "SPAN", default_value = "5 ms")]
     late_max: Span,
+    /// It is void, too, if more than this lies between what the client measured and what the
+    /// simulated server says of the same prefill: more only where the way is long.
+    #[arg(long, value_name = "SPAN", default_value = "3 ms")]
+    overhead_max: Span,
     /// How long a request may take.
     #[arg(long, value_name = "SPAN", default_value = "120 s")]
     timeout: Span,
@@ -90,6 +94,7 @@ impl Args {
             idle: self.idle,
             answer_tokens: self.answer_tokens,
             late_max: self.late_max,
+            overhead_max: self.overhead_max,
             seed: self.seed,
             ..Plan::default()
         }
