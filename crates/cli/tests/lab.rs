@@ -1,0 +1,136 @@
+//! `everwarm lab` and `everwarm devices` as a user runs them.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A folder of its own for one test, gone at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(test: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("everwarm-{test}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.0.join(name), text).unwrap();
+    }
+
+    fn files(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(&self.0).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    fn everwarm(&self, args: &[&str]) -> Output {
+        everwarm(&self.0, args)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn everwarm(folder: &Path, args: &[&str]) -> Output {
+    let program = env!("CARGO_BIN_EXE_everwarm");
+    Command::new(program).args(args).current_dir(folder).output().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn json(output: &Output) -> Value {
+    assert!(output.status.success(), "{}", stderr(output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+const SCENARIO: &str =
+    "rounds = 2\nsteps = [{ idle = \"10 ms\" }, { run = { alu = \"1 ms\" }, times = 3 }]";
+
+#[test]
+fn a_run_is_recorded_once_and_whole() {
+    let folder = Folder::new("lab-run");
+    folder.write("mine.toml", SCENARIO);
+    let run = |extra: &[&str]| {
+        let args = ["lab", "run", "mine.toml", "--device", "sim:m2", "-o", "run.jsonl", "--json"];
+        folder.everwarm(&[&args, extra].concat())
+    };
+    let first = json(&run(&[]));
+    assert_eq!(first["steps"][0]["dispatches"], 6, "{first}");
+    let bytes = std::fs::read(folder.0.join("run.jsonl")).unwrap();
+    let read = everwarm_record::Run::from_json_lines(&bytes).unwrap();
+    assert_eq!(read.dispatches.len(), 6);
+    assert_eq!(read.manifest.scenario.unwrap().text, SCENARIO);
+
+    let again = run(&[]);
+    assert!(!again.status.success());
+    assert!(stderr(&again).contains("`run.jsonl` exists; --force replaces it"));
+    json(&run(&["--force"]));
+    assert_eq!(std::fs::read(folder.0.join("run.jsonl")).unwrap(), bytes, "one seed, one run");
+    assert_eq!(folder.files(), ["mine.toml", "run.jsonl"], "nothing else is left");
+}
+
+#[test]
+fn a_run_that_fails_leaves_no_file() {
+    let folder = Folder::new("lab-fail");
+    folder.write("pin.toml", "steps = [{ run = \"empty\" }, { pin = 99 }]");
+    folder.write("typo.toml", "steps = [{ run = \"empty\", tmies = 3 }]");
+    let fails = |args: &[&str], expected: &[&str]| {
+        let output = folder.everwarm(args);
+        assert!(!output.status.success());
+        for part in expected {
+            assert!(stderr(&output).contains(part), "`{part}` in {}", stderr(&output));
+        }
+    };
+    fails(&["lab", "run", "pin.toml", "--device", "sim:m2", "-o", "r.jsonl"], &["P99", "P8"]);
+    fails(&["lab", "run", "typo.toml", "-o", "r.jsonl"], &["typo.toml:1:27", "`tmies`", "`times`"]);
+    fails(&["lab", "run", "nothing", "-o", "r.jsonl"], &["no scenario `nothing`", "ttft"]);
+    fails(&["lab", "run", "pin.toml", "--device", "sim:m99", "-o", "r.jsonl"], &["m99", "m2"]);
+    assert_eq!(folder.files(), ["pin.toml", "typo.toml"]);
+}
+
+#[test]
+fn check_says_what_holds() {
+    let folder = Folder::new("lab-check");
+    let claim = |id: &str, expect: u32| {
+        format!(
+            "[[claim]]\nid = \"{id}\"\nexpect = {expect}\nunit = \"1\"\nscenario = \"mine.toml\"\n\
+             measure = {{ metric = \"count\" }}\n"
+        )
+    };
+    folder.write("mine.toml", SCENARIO);
+    folder.write("claims.toml", &(claim("right", 3) + &claim("wrong", 4)));
+    let check = |extra: &[&str]| {
+        let args = ["lab", "check", "claims.toml", "--device", "sim:m2"];
+        folder.everwarm(&[&args, extra].concat())
+    };
+    let report = json(&check(&["--json"]));
+    // Each run of the step has three buffers: a cell's number is their median.
+    assert_eq!((&report["held"], &report["total"]), (&1.into(), &2.into()), "{report}");
+    assert_eq!(report["device"], "sim:m2");
+    assert_eq!(report["claims"][0]["measured"], 3.0);
+    assert_eq!(report["claims"][1]["held"], false);
+    assert!(check(&[]).status.success(), "a claim that fails is a result");
+    assert!(!check(&["--strict"]).status.success());
+    assert!(check(&["--strict", "--only", "ri*"]).status.success());
+    assert!(stderr(&check(&["--only", "x*"])).contains("no claim's id fits `x*`"));
+}
+
+#[test]
+fn devices_are_listed_with_reasons() {
+    let output = everwarm(Path::new("."), &["devices", "--json"]);
+    let rows = json(&output);
+    let of = |id: &str| rows.as_array().unwrap().iter().find(|row| row["id"] == id).unwrap();
+    assert_eq!(of("sim:m2")["usable"], true);
+    assert_eq!(rows.as_array().unwrap().iter().filter(|row| row["default"] == true).count(), 1);
+    for row in rows.as_array().unwrap().iter().filter(|row| row["usable"] == false) {
+        assert!(!row["why"].as_str().unwrap().is_empty(), "{row}");
+    }
+}
