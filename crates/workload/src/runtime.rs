@@ -175,23 +175,18 @@ impl Phase {
         if let Some((key, _)) = counts.iter().find(|(_, n)| *n == 0) {
             return Err(Error::Invalid(format!("[{which}] {key} is 0; expected at least 1")));
         }
-        if !(self.efficiency > 0.0 && self.efficiency <= 1.0) {
-            let is = self.efficiency;
-            return Err(Error::Invalid(format!(
-                "[{which}] efficiency is {is}; expected above 0 and at most 1"
-            )));
-        }
-        if !(self.buffer_gflop > 0.0) {
-            let is = self.buffer_gflop;
-            return Err(Error::Invalid(format!(
-                "[{which}] buffer_gflop is {is}; expected above 0"
-            )));
-        }
-        if !(self.weight_traffic >= 0.0 && self.weight_traffic.is_finite()) {
-            let is = self.weight_traffic;
-            return Err(Error::Invalid(format!(
-                "[{which}] weight_traffic is {is}; expected 0 or more"
-            )));
+        // Written so that a NaN is refused, too.
+        let in_range = [
+            ("efficiency", self.efficiency, 1.0, "above 0 and at most 1"),
+            ("buffer_gflop", self.buffer_gflop, f64::INFINITY, "above 0"),
+            ("weight_traffic", self.weight_traffic, f64::MAX, "a finite number above 0"),
+        ];
+        for (key, is, most, expected) in in_range {
+            if is.is_nan() || is <= 0.0 || is > most {
+                return Err(Error::Invalid(format!(
+                    "[{which}] {key} is {is}; expected {expected}"
+                )));
+            }
         }
         Ok(())
     }
