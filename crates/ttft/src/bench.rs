@@ -12,14 +12,14 @@ use crate::sample::{Label, Sample, wrong_length};
 use crate::target::Target;
 use everwarm_gpu::{Counters, Monotonic};
 use everwarm_units::Span;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
 
 /// Requests in a row that may fail before the server counts as gone.
 const FAILURES_MAX: u32 = 3;
 
 /// Attempts at a prompt of the wanted length before measuring.
-const LESSONS: u32 = 3;
+const LESSONS: u32 = 4;
 
 /// Where to measure, and with what.
 #[derive(Clone, Debug)]
@@ -66,6 +66,8 @@ pub struct Bench {
     gpu: Option<Gpu>,
     hold: Option<Vec<OsString>>,
     prompts: Prompts,
+    /// The server's count of a prompt of each length, by the last attempt before measuring.
+    expected: BTreeMap<u32, u64>,
     url: String,
     device: Option<String>,
 }
@@ -98,6 +100,7 @@ impl Bench {
             gpu,
             hold: config.hold,
             prompts: Prompts::new(plan.seed, chat),
+            expected: BTreeMap::new(),
             device: config.device,
             plan,
         })
@@ -164,11 +167,14 @@ impl Bench {
     /// Sends one request of each length, so that a server that can't be measured says so at
     /// once, and learns from its counts how many words make a length.
     fn try_lengths(&mut self) -> Result<(), Error> {
-        let lengths: Vec<u32> = self.plan.rounds.iter().map(|(tokens, _)| *tokens).collect();
+        let mut lengths: Vec<u32> = self.plan.rounds.iter().map(|(tokens, _)| *tokens).collect();
+        // The shortest first: what it teaches keeps the longest from being far too long.
+        lengths.sort_unstable();
         for tokens in lengths {
             for _ in 0..LESSONS {
                 let reply = self.ask(tokens).map_err(Error::Server)?;
                 let Some(counted) = reply.prompt_tokens else { break };
+                self.expected.insert(tokens, counted);
                 let counted = u32::try_from(counted).unwrap_or(u32::MAX);
                 if !self.prompts.learn(tokens, counted) {
                     break;
@@ -266,8 +272,11 @@ impl Bench {
             let outside = sample.overhead_ms.unwrap_or(0.0);
             late > self.plan.late_max.as_ms() || outside > self.plan.overhead_max.as_ms()
         });
-        let cached = reply.timing("cache_n").is_some_and(|n| n * 10.0 > f64::from(sample.tokens));
-        let other = |counted| wrong_length(sample.tokens, counted);
+        let expected = self.expected.get(&sample.tokens).copied();
+        let length = expected.unwrap_or(u64::from(sample.tokens));
+        // A template is alike in all prompts and may well be in the cache.
+        let cached = reply.timing("cache_n").is_some_and(|n| n * 2.0 > length as f64);
+        let other = |counted| wrong_length(length, counted);
         sample.labels.extend(late.then_some(Label::Late));
         sample.labels.extend(cached.then_some(Label::Cached));
         sample.labels.extend(sample.prompt_tokens.is_some_and(other).then_some(Label::Tokens));

@@ -1,7 +1,7 @@
 //! Prompts of a wanted length that share no beginning.
 //!
 //! A server that keeps the last prompts would find a repeated beginning in its cache and skip the
-//! work that is measured. So each prompt begins with another word than the last 256 did, and
+//! work that is measured. So each prompt begins with another word than the 150 before it, and
 //! with another pair of words than any before.
 //!
 //! The words are short and common: one token each for most tokenizers, and exactly one for
@@ -11,35 +11,30 @@
 use crate::plan::shuffle;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use std::collections::BTreeMap;
 
-const WORDS: &str = "able above across act add after again age air all almost along also always among \
-and angle animal answer any apple arm army art ask away baby back bad ball band bank bar base basic \
-bath bear beat bed begin bell best better big bird black blood blow blue board boat body bone book \
-born both bottom box boy brand bread break bring broad brother brown build busy buy call camp can \
-car card care carry case cat catch cause cell center chair chance change chart check chief child \
-choose circle city claim class clean clear climb clock close cloud coast coat cold collect color \
-come common cook cool copy corn corner cost cotton count country course cover cow create crop \
-cross crowd cry current cut dance danger dark day dead deal dear death decide deep design desk \
-detail die differ direct doctor dog dollar door double down draw dream dress drink drive drop dry \
-duck each early earth ease east eat edge effect egg eight electric else end enemy energy engine \
-enough enter equal even event every exact except excite exercise expect eye face fact fair fall \
-family famous far farm fast fat father favor fear feed feel feet fell few field fight figure fill \
-final find fine finger finish fire first fish fit five flat floor flow flower fly follow food foot \
-for force forest form forward found four free fresh friend from front fruit full fun game garden";
+const WORDS: &str = "the of and to in a is that for it as was with be by on not he his but at are this have \
+from or had an they which one you were all her she there would their we him been has when who will no more \
+if out so up said what its about than into them can only other time new some could these two may first then \
+do any like my now over such our man me even most made after also did many off before must well back through \
+years where much your way down should because long each just state people those too how little good world \
+make very year still see work life here city water light house night three under last right old great might \
+came same since against used take himself few place while found home small every part went never another \
+again away both between own high end left men head once number hand name however against days got point \
+during without";
 
 /// Tokens around the words of a chat until a server has told its own count: the simulated
 /// server's template.
-const CHAT_OVERHEAD: usize = 4;
+const CHAT_OVERHEAD: f64 = 4.0;
 
 /// Makes prompts.
 pub struct Prompts {
     words: Vec<&'static str>,
     rng: ChaCha12Rng,
     made: usize,
-    overhead: usize,
-    /// Words that make a length, where a server's count has taught it.
-    learnt: BTreeMap<u32, usize>,
+    overhead: f64,
+    per_word: f64,
+    /// Words of a prompt and the server's count of it.
+    seen: Vec<(f64, f64)>,
 }
 
 impl Prompts {
@@ -50,8 +45,8 @@ impl Prompts {
         words.sort_unstable();
         words.dedup();
         shuffle(&mut words, &mut rng);
-        let overhead = if chat { CHAT_OVERHEAD } else { 0 };
-        Prompts { words, rng, made: 0, overhead, learnt: BTreeMap::new() }
+        let overhead = if chat { CHAT_OVERHEAD } else { 0.0 };
+        Prompts { words, rng, made: 0, overhead, per_word: 1.0, seen: Vec::new() }
     }
 
     /// A prompt that should have `tokens` tokens; at least one word.
@@ -70,19 +65,42 @@ impl Prompts {
         prompt
     }
 
-    /// Learns from the server's count of a prompt that should have had `wanted` tokens; true if
-    /// the next one of this length will be another number of words.
-    pub fn learn(&mut self, wanted: u32, counted: u32) -> bool {
-        let count = self.count(wanted);
-        let better = (count as i64 + i64::from(wanted) - i64::from(counted)).max(1) as usize;
-        self.learnt.insert(wanted, better);
-        better != count
+    /// Learns from the server's count of a prompt of the length `tokens`; true if the next one will
+    /// be another number of words.
+    ///
+    /// Counts are taken to be a line over the number of words: the template is where it begins,
+    /// tokens a word are its slope.
+    pub fn learn(&mut self, tokens: u32, counted: u32) -> bool {
+        let before = self.count(tokens);
+        self.seen.push((before as f64, f64::from(counted)));
+        match line(&self.seen) {
+            Some((overhead, per_word)) => {
+                (self.overhead, self.per_word) = (overhead.max(0.0), per_word.max(0.5));
+            }
+            None => {
+                let words = f64::from(counted) - self.overhead;
+                self.per_word = (words / before as f64).max(1.0);
+            }
+        }
+        self.count(tokens) != before
     }
 
+    /// Words of a prompt of so many tokens.
     fn count(&self, tokens: u32) -> usize {
-        let learnt = self.learnt.get(&tokens).copied();
-        learnt.unwrap_or((tokens as usize).saturating_sub(self.overhead)).max(1)
+        let words = (f64::from(tokens) - self.overhead) / self.per_word;
+        words.round().max(1.0) as usize
     }
+}
+
+/// The least-squares line through points: where it begins, and its slope; `None` if they don't
+/// tell.
+fn line(points: &[(f64, f64)]) -> Option<(f64, f64)> {
+    let n = points.len() as f64;
+    let mean = |f: fn(&(f64, f64)) -> f64| points.iter().map(f).sum::<f64>() / n;
+    let (x, y) = (mean(|p| p.0), mean(|p| p.1));
+    let spread: f64 = points.iter().map(|p| (p.0 - x).powi(2)).sum();
+    let slope = points.iter().map(|p| (p.0 - x) * (p.1 - y)).sum::<f64>() / spread;
+    (spread > 0.0).then_some((y - slope * x, slope))
 }
 
 #[cfg(test)]
@@ -96,22 +114,39 @@ mod tests {
         let made: Vec<String> = (0..1000).map(|_| prompts.next(16)).collect();
         let firsts = |n: usize| made.iter().map(move |p| p.split(' ').take(n).collect::<Vec<_>>());
         let all: Vec<_> = firsts(1).collect();
-        assert!(all.windows(200).all(|w| !w[1..].contains(&w[0])));
+        assert!(all.windows(150).all(|w| !w[1..].contains(&w[0])));
         let pairs: std::collections::BTreeSet<_> = firsts(2).collect();
         assert_eq!(pairs.len(), made.len());
         assert!(WORDS.split_whitespace().all(|word| word.len() <= 16));
     }
 
-    #[test]
-    fn a_server_with_another_template_is_learnt() {
+    /// Teaches prompts by a server's counts, as a bench does; the last count of each length.
+    fn taught(lengths: &[u32], overhead: f64, per_word: f64) -> Vec<u32> {
         let mut prompts = Prompts::new(3, true);
-        assert_eq!(prompts.next(16).split(' ').count(), 12);
-        assert!(prompts.learn(16, 21));
-        assert_eq!(prompts.next(16).split(' ').count(), 7);
-        assert!(!prompts.learn(16, 16));
-        assert!(prompts.learn(16, 40)); // a template that leaves no room keeps one word
-        assert_eq!(prompts.next(16).split(' ').count(), 1);
-        assert_eq!(prompts.next(64).split(' ').count(), 60);
+        let mut last = Vec::new();
+        for tokens in lengths {
+            let mut counted = 0;
+            for _ in 0..4 {
+                let words = prompts.next(*tokens).split(' ').count() as f64;
+                counted = (words * per_word + overhead).round() as u32;
+                if !prompts.learn(*tokens, counted) {
+                    break;
+                }
+            }
+            last.push(counted);
+        }
+        last
+    }
+
+    #[test]
+    fn a_server_with_another_tokenizer_is_learnt() {
+        assert_eq!(taught(&[16, 128], 4.0, 1.0), [16, 128]); // the simulated one
+        assert_eq!(taught(&[64, 128], 36.0, 1.0), [64, 128]);
+        // A template that leaves no room keeps one word, and longer prompts are right all the same.
+        assert_eq!(taught(&[16, 128], 36.0, 1.0), [37, 128]);
+        for counted in taught(&[512, 1024], 9.0, 3.4).iter().zip([512u32, 1024]) {
+            assert!(counted.0.abs_diff(counted.1) <= 2, "{counted:?}");
+        }
     }
 
     proptest! {

@@ -215,7 +215,7 @@ fn shortfall(all: &[&Sample], valid: usize, rounds: u32) -> Option<String> {
 fn in_words(label: Label) -> &'static str {
     match label {
         Label::Late => "late: the machine was too busy to keep time",
-        Label::Tokens => "of another length than asked for",
+        Label::Tokens => "of another length than the rest",
         Label::Cached => "from the server's prompt cache",
         Label::Error => "failed",
     }

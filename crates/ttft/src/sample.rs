@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 pub enum Label {
     /// The real-time simulation, or what lies between it and the client, ran late.
     Late,
-    /// The server counts another prompt length than was asked for.
+    /// The server counts another prompt length than for the other prompts of its kind.
     Tokens,
-    /// The server found part of the prompt in its cache.
+    /// The server found most of the prompt in its cache.
     Cached,
     /// It failed.
     Error,
@@ -100,9 +100,9 @@ impl Sample {
     }
 }
 
-/// True if the server's count is another length than was asked for: a tenth off, and by more than
-/// the two tokens by which tokenizers differ on any text.
-pub(crate) fn wrong_length(asked: u32, counted: u64) -> bool {
-    let off = counted.abs_diff(u64::from(asked));
-    off > 2 && off * 10 > u64::from(asked)
+/// True if a prompt has another length than those of its kind: a fifth off, and by more than the
+/// three tokens by which prompts of as many words may differ.
+pub(crate) fn wrong_length(expected: u64, counted: u64) -> bool {
+    let off = counted.abs_diff(expected);
+    off > 3 && off * 5 > expected
 }

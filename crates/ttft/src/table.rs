@@ -22,7 +22,11 @@ fn head(text: &mut String, row: &Row, leads: bool, energy: bool) {
     if !text.is_empty() {
         text.push('\n');
     }
-    let length = format!("{} tokens", row.prompt_tokens);
+    let asked = u64::from(row.prompt_tokens_asked);
+    let length = match row.prompt_tokens == asked {
+        true => format!("{asked} tokens"),
+        false => format!("{} tokens ({asked})", row.prompt_tokens),
+    };
     let _ =
         write!(text, "{length:<18}{:>9}  {:<17}{:>9}  {:<14}", "TTFT", "95 %", "removed", "95 %");
     if leads {
