@@ -200,10 +200,10 @@ fn introduce(plans: &[(&str, Plan)]) {
 }
 
 /// About how long a plan takes: each request with its idle time, about 150 ms of prefill and
-/// 2 ms more for every token, and what starting takes.
+/// 3.5 ms more for every token (what a simulated M2 takes), and what starting takes.
 fn expected(plan: &Plan) -> Span {
     let one = |(tokens, rounds): &(u32, u32)| {
-        let each = plan.idle + Span::ms(150) + Span::ms(2) * u64::from(*tokens);
+        let each = plan.idle + Span::ms(150) + Span::us(3_500) * u64::from(*tokens);
         each * (u64::from(*rounds) * plan.conditions.len() as u64 + 1)
     };
     plan.rounds.iter().map(one).sum::<Span>() + Span::s(1)
