@@ -9,13 +9,11 @@ use crate::config::{Limits, Upstream};
 use crate::error::UpstreamFailure;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio_util::io::InspectReader;
 use tokio_util::task::AbortOnDropHandle;
 
 pub(crate) struct Connection {
@@ -112,7 +110,11 @@ impl Pool {
         };
         let _ = stream.set_nodelay(true);
         let read = Arc::new(AtomicU64::new(0));
-        let io = TokioIo::new(Counted { stream, read: Arc::clone(&read) });
+        let total = Arc::clone(&read);
+        let count = move |bytes: &[u8]| {
+            total.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        };
+        let io = TokioIo::new(InspectReader::new(stream, count));
         let mut builder = http1::Builder::new();
         builder.preserve_header_case(true).max_headers(HEADERS_MAX);
         builder.allow_obsolete_multiline_headers_in_responses(true);
@@ -170,55 +172,5 @@ fn plain(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
         _ => error.to_string(),
-    }
-}
-
-/// Counts what is read.
-struct Counted {
-    stream: TcpStream,
-    read: Arc<AtomicU64>,
-}
-
-impl AsyncRead for Counted {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        let before = buf.filled().len();
-        let polled = Pin::new(&mut self.stream).poll_read(cx, buf);
-        let read = buf.filled().len() - before;
-        self.read.fetch_add(read as u64, Ordering::Relaxed);
-        polled
-    }
-}
-
-impl AsyncWrite for Counted {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<std::io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[std::io::IoSlice<'_>],
-    ) -> Poll<std::io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
     }
 }

@@ -3,7 +3,7 @@
 //! HTTP/1.1 over a fresh connection a request, or over one that is kept. A request is one future
 //! that ends with the answer's last byte; its connection is driven beside it.
 
-use crate::stamp::{LastRead, Stamped};
+use crate::stamp::{LastRead, stamped};
 use crate::target::Target;
 use bytes::Bytes;
 use everwarm_gpu::Monotonic;
@@ -190,7 +190,7 @@ async fn connect(target: &Target) -> Result<Connection, String> {
     };
     // Nothing may wait for a second packet.
     let _ = stream.set_nodelay(true);
-    let (stream, last_read) = Stamped::new(stream);
+    let (stream, last_read) = stamped(stream);
     let shaken = handshake(TokioIo::new(stream)).await;
     let (sender, driver) = shaken.map_err(|error| format!("{target}: {error}"))?;
     tokio::spawn(async move {
