@@ -47,6 +47,19 @@ mod tests {
     }
 
     #[test]
+    fn the_page_names_every_key() {
+        let page = include_str!("../../../docs/chips.md");
+        let text = Chip::built_in_text("m2").unwrap();
+        let keys = text.lines().filter(|line| !line.starts_with('#')).flat_map(|line| {
+            let line = line.split('#').next().unwrap_or_default();
+            line.split(['{', ',', '[']).filter_map(|part| part.split_once(" = "))
+        });
+        for (key, _) in keys {
+            assert!(page.contains(key.trim()), "`{}` is not in docs/chips.md", key.trim());
+        }
+    }
+
+    #[test]
     fn every_value_names_its_source() {
         for (name, text) in TABLE {
             for (n, line) in text.lines().enumerate() {

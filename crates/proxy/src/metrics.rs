@@ -204,3 +204,29 @@ impl Collector for Warming {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_names_every_metric() {
+        let page = include_str!("../../../docs/proxy.md").replace("REASON", "not_expected");
+        let config = everwarm_hold::Config {
+            device: None,
+            policy: "never".to_owned(),
+            governor: everwarm_governor::Config::default(),
+            shape: everwarm_hold::Shape::default(),
+        };
+        let warmer = everwarm_hold::Warmer::spawn(config).unwrap();
+        let text = Metrics::new(warmer.handle()).text();
+        let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+        let pairs: Vec<_> = types.filter_map(|line| line.split_once(' ')).collect();
+        assert!(pairs.len() > 20, "{text}");
+        for (name, kind) in pairs {
+            let shown = if kind == "counter" { format!("{name}_total") } else { name.to_owned() };
+            let other_reason = name.contains("_releases_") && !name.ends_with("not_expected");
+            assert!(page.contains(&format!("`{shown}")) || other_reason, "{shown}");
+        }
+    }
+}

@@ -224,6 +224,16 @@ mod tests {
     }
 
     #[test]
+    fn the_page_names_every_key() {
+        let page = include_str!("../../../docs/runtimes.md");
+        let texts = Runtime::BUILT_IN.iter().chain(Model::BUILT_IN).map(|(_, text)| text);
+        let lines = texts.flat_map(|text| text.lines()).filter(|line| !line.starts_with('#'));
+        for key in lines.filter_map(|line| line.split_once(" = ")).map(|(key, _)| key.trim()) {
+            assert!(page.contains(&format!("`{key}`")), "`{key}` is not in docs/runtimes.md");
+        }
+    }
+
+    #[test]
     fn bad_files_say_what_was_expected() {
         let good = Runtime::BUILT_IN[0].1;
         let check = |text: String, expected: &str| {
