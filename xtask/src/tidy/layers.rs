@@ -1,9 +1,9 @@
-//! Which crate is of which layer, and that dependencies point down only.
+//! Which crate is of which layer, that dependencies point down only, and that each is used.
 //!
 //! The table's order is part of the rule: a crate may use those above it in the table, none below.
 
 use super::Finding;
-use super::source::Workspace;
+use super::source::{Workspace, code};
 
 /// A layer; lower ones know nothing of higher ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,9 +69,50 @@ pub fn arrows_point_down(workspace: &Workspace) -> Vec<Finding> {
     findings
 }
 
+/// Each crate's sources use what its manifest asks for, and some crate what the workspace lists.
+pub fn dependencies_are_used(workspace: &Workspace) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for package in &workspace.packages {
+        let manifest = format!("{}/Cargo.toml", package.folder);
+        let sources = format!("{}/src", package.folder);
+        for name in &package.dependencies {
+            let word = name.replace('-', "_");
+            let used = workspace
+                .rust(&sources)
+                .any(|file| code(&file.text).any(|(_, l)| has_word(l, &word)));
+            if !used {
+                findings.push(Finding::new(&manifest, 0, format!("{name} is used by no source")));
+            }
+        }
+    }
+    let listed = workspace.file("Cargo.toml").map_or("", |file| file.text.as_str());
+    let listed = listed.split("[workspace.dependencies]").nth(1).unwrap_or_default();
+    let manifests = workspace.files.iter().filter(|f| f.path.ends_with("/Cargo.toml"));
+    let asked = manifests.flat_map(|f| f.text.lines()).filter_map(dependency).collect::<Vec<_>>();
+    let entries = listed.lines().take_while(|line| !line.starts_with('['));
+    for name in entries.filter_map(dependency).filter(|name| !asked.contains(name)) {
+        findings.push(Finding::new("Cargo.toml", 0, format!("no crate asks for {name}")));
+    }
+    findings
+}
+
+/// The name in front of `.workspace = true`, `= "1"` or `= { … }`.
+fn dependency(line: &str) -> Option<&str> {
+    let (name, _) = line.split_once(['.', ' ', '='])?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    (!name.is_empty() && name.chars().all(plain)).then_some(name)
+}
+
+/// Whether `word` stands in `line` as a name of its own.
+fn has_word(line: &str, word: &str) -> bool {
+    let part = |c: char| c.is_alphanumeric() || c == '_';
+    line.match_indices(word)
+        .any(|(at, _)| !line[..at].ends_with(part) && !line[at + word.len()..].starts_with(part))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::source::Package;
+    use super::super::source::{File, Package};
     use super::*;
 
     fn check(name: &str, dependencies: &[&str], findings: usize) {
@@ -79,6 +120,25 @@ mod tests {
         let package = Package { name: name.into(), folder: "crates/a".into(), dependencies };
         let workspace = Workspace { files: Vec::new(), packages: vec![package] };
         assert_eq!(arrows_point_down(&workspace).len(), findings, "{name}");
+    }
+
+    #[test]
+    fn an_unused_dependency_is_found() {
+        let check = |source: &str, findings: usize| {
+            let file = |path: &str, text: &str| File { path: path.into(), text: text.into() };
+            let list = "[workspace.dependencies]\nrand = \"1\"\nhttp-body = \"1\"\n";
+            let files = vec![
+                file("Cargo.toml", list),
+                file("crates/a/Cargo.toml", "[dependencies]\nhttp-body.workspace = true\n"),
+                file("crates/a/src/lib.rs", source),
+            ];
+            let dependencies = vec!["http-body".to_owned()];
+            let package = Package { name: "a".into(), folder: "crates/a".into(), dependencies };
+            let workspace = Workspace { files, packages: vec![package] };
+            assert_eq!(dependencies_are_used(&workspace).len(), findings, "{source}");
+        };
+        check("use http_body::Body;\n", 1); // no crate asks for rand
+        check("// http_body\nuse http_body_util::Full;\n", 2);
     }
 
     #[test]

@@ -51,7 +51,8 @@ pub fn commands(workspace: &Workspace) -> Vec<Finding> {
     findings
 }
 
-/// Each paragraph with an invariant names, in backticks, at least one test, and no test that isn't.
+/// Each paragraph with an invariant names, in backticks, at least one test, and no test that isn't:
+/// a name with an underscore is a test's.
 pub fn invariants(workspace: &Workspace) -> Vec<Finding> {
     let Some(map) = workspace.file(MAP) else { return Vec::new() };
     let tests = test_names(workspace);
@@ -59,9 +60,13 @@ pub fn invariants(workspace: &Workspace) -> Vec<Finding> {
     for (line, paragraph) in paragraphs(&map.text) {
         let quoted = paragraph.split('`').skip(1).step_by(2);
         let last = |name: &str| name.rsplit("::").next().unwrap_or(name).to_owned();
-        if !quoted.map(last).any(|name| tests.contains(&name)) {
+        let (known, others): (Vec<_>, Vec<_>) =
+            quoted.map(last).partition(|name| tests.contains(name));
+        if known.is_empty() {
             findings.push(Finding::new(MAP, line, "an invariant that names no existing test"));
         }
+        let gone = others.iter().filter(|name| name.contains('_'));
+        findings.extend(gone.map(|name| Finding::new(MAP, line, format!("no test `{name}`"))));
     }
     findings
 }
@@ -84,13 +89,17 @@ fn paragraphs(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Names of all tests: functions under a test attribute or in a `proptest!`, and the rules of tidy.
+/// Names of all tests: functions under a test attribute or in a `proptest!`, the checks of a suite
+/// (its macro makes tests of them), and the rules of tidy.
 fn test_names(workspace: &Workspace) -> BTreeSet<String> {
     let mut names: BTreeSet<String> = RULES.iter().map(|rule| rule.name.to_owned()).collect();
     for file in workspace.rust("") {
+        let suite = file.path.contains("/tests/suite/");
         let mut marked = false;
         for line in file.text.lines().map(str::trim) {
-            let function = line.trim_start_matches("async ").strip_prefix("fn ");
+            let check = line.strip_prefix("pub fn ").filter(|_| suite);
+            marked |= check.is_some();
+            let function = check.or(line.trim_start_matches("async ").strip_prefix("fn "));
             match function.and_then(|rest| rest.split(['(', '<']).next()) {
                 Some(name) if marked => {
                     names.insert(name.to_owned());
@@ -139,7 +148,8 @@ mod tests {
         };
         check("**Invariant:** time is kept\n(`sim::a::time_is_kept`).\n", &[]);
         check("**Invariant:** core has no I/O (`core_has_no_io`).\n", &[]);
-        check("Text.\n\n**Invariant:** all is well (`all_is_well`).\n", &[3]);
+        check("Text.\n\n**Invariant:** all is `well`.\n", &[3]);
+        check("**Invariant:** time is kept (`time_is_kept`, `it_is_gone`).\n", &[1]);
         check("**Invariant:** a\n\n`time_is_kept`\n", &[1]);
     }
 }

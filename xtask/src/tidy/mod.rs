@@ -70,6 +70,8 @@ rules! {
     no_absolute_paths: text::absolute_paths,
     no_registry_hosts: text::registry_hosts,
     nothing_is_left_to_do: text::left_to_do,
+    links_resolve: text::links,
+    dependencies_are_used: layers::dependencies_are_used,
     ignored_tests_are_the_real_servers: source::ignored_tests,
     core_tests_do_not_sleep: pure::no_sleep_in_tests,
     every_data_file_is_in_a_table: tables::data_files,

@@ -83,6 +83,12 @@ impl Workspace {
         self.files.iter().find(|file| file.path == path)
     }
 
+    /// True if there is such a file, or a folder with files.
+    pub fn has(&self, path: &str) -> bool {
+        let below = format!("{path}/");
+        self.files.iter().any(|file| file.path == path || file.path.starts_with(&below))
+    }
+
     /// Rust files below a folder.
     pub fn rust<'a>(&'a self, folder: &'a str) -> impl Iterator<Item = &'a File> {
         let prefix = format!("{folder}/");
