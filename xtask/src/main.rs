@@ -42,7 +42,7 @@ enum Task {
     },
     /// Checks the rules that neither compiler nor clippy can hold.
     Tidy,
-    /// Times the claims check and the simulator, in release.
+    /// Times the check of the built-in claims, in release.
     Bench,
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Contract: a failing step doesn't stop the later ones; what does not run is named with its
 //! reason; the last line counts the tests. All compile in one profile and into one target folder,
-//! so that nothing is built twice.
+//! so that nothing is built twice; all of it with all features, or nobody would build the optional
+//! parts.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -70,19 +71,24 @@ fn one(step: Step) -> Vec<(&'static str, Verdict)> {
     headline(name);
     let verdict = match step {
         Step::Fmt => plain(shell::cargo().args(["fmt", "--all", "--check"])),
-        Step::Clippy => plain(shell::cargo().args(CLIPPY)),
+        Step::Clippy => {
+            plain(shell::cargo().arg("clippy").args(ALL_OF_IT).args(["--", "-D", "warnings"]))
+        }
         Step::Tidy => tidy::print().map(|tidy| match tidy {
             true => Verdict::Passed(Tally::default()),
             false => Verdict::Failed(Tally::default(), "see the findings above".into()),
         }),
         Step::Tests => tests(&mut ordinary_tests()),
-        Step::Docs => tests(shell::cargo().args(["test", "--workspace", "--doc"])),
+        Step::Docs => {
+            tests(shell::cargo().args(["test", "--workspace", "--doc", "--all-features"]))
+        }
         Step::RealServers => unreachable!("returned above"),
     };
     vec![(name, verdict.unwrap_or_else(failed))]
 }
 
-const CLIPPY: [&str; 6] = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+/// Everything there is.
+const ALL_OF_IT: [&str; 3] = ["--workspace", "--all-targets", "--all-features"];
 
 fn headline(name: &str) {
     println!("\n=== {name}");
@@ -117,10 +123,8 @@ fn has_nextest() -> bool {
 fn ordinary_tests() -> Command {
     let mut command = shell::cargo();
     match has_nextest() {
-        true => {
-            command.args(["nextest", "run", "--workspace", "--all-targets", "--no-tests", "pass"])
-        }
-        false => command.args(["test", "--workspace", "--all-targets", "--no-fail-fast"]),
+        true => command.args(["nextest", "run"]).args(ALL_OF_IT).args(["--no-tests", "pass"]),
+        false => command.arg("test").args(ALL_OF_IT).arg("--no-fail-fast"),
     };
     command
 }
@@ -163,7 +167,7 @@ fn may_skip() -> bool {
 
 /// Builds the binary under test, in the profile of the tests.
 fn everwarm() -> anyhow::Result<PathBuf> {
-    shell::run(shell::cargo().args(["build", "--quiet", "--workspace", "--all-targets"]))?;
+    shell::run(shell::cargo().args(["build", "--quiet"]).args(ALL_OF_IT))?;
     let metadata = ["metadata", "--format-version", "1", "--no-deps", "--offline"];
     let metadata = shell::output(shell::cargo().args(metadata))?;
     let metadata: serde_json::Value = serde_json::from_str(&metadata)?;
