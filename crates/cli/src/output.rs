@@ -1,6 +1,9 @@
-//! Writing to standard output, which may be closed by whoever reads it (`| head`).
+//! Writing: to standard output, which may be closed by whoever reads it (`| head`), and to files,
+//! which are there whole or not at all.
 
+use anyhow::Context;
 use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
 
 /// Prints `text`; a reader that has gone is no error.
 pub fn print(text: &str) -> anyhow::Result<()> {
@@ -14,4 +17,19 @@ pub fn print(text: &str) -> anyhow::Result<()> {
 /// Prints `value` as indented JSON.
 pub fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     print(&(serde_json::to_string_pretty(value)? + "\n"))
+}
+
+/// Writes all of `bytes` to `file` or nothing; a file that is there is replaced only with `replace`.
+pub fn write_whole(file: &Path, bytes: &[u8], replace: bool) -> anyhow::Result<()> {
+    let mut beside = file.as_os_str().to_owned();
+    beside.push(format!(".{}.part", std::process::id()));
+    let beside = PathBuf::from(beside);
+    let written = std::fs::write(&beside, bytes).and_then(|()| match replace {
+        true => std::fs::rename(&beside, file),
+        // A link fails if the name is taken, even by what came since somebody looked.
+        false => std::fs::hard_link(&beside, file),
+    });
+    // After a rename there is nothing left to remove.
+    let _ = std::fs::remove_file(&beside);
+    written.with_context(|| format!("can't write {}", file.display()))
 }

@@ -2,6 +2,7 @@
 
 use crate::bench;
 use crate::children::Child;
+use crate::output::{print, write_whole};
 use anyhow::{Context, bail};
 use everwarm_report::{GENERATOR, page, picture, story};
 use everwarm_ttft::{Condition, Config, Plan, Results, table};
@@ -64,14 +65,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let text = results.to_string();
     let report = everwarm_report::Results::from_json(&text)?;
-    write(&args.output, &page(&report))?;
+    write_whole(&args.output, page(&report).as_bytes(), true)?;
     if let Some(svg) = &args.svg {
-        write(svg, &picture(&report))?;
+        write_whole(svg, picture(&report).as_bytes(), true)?;
     }
     if args.json {
-        println!("{text}");
+        print(&format!("{text}\n"))?;
     } else {
-        println!("Page: {}", args.output.display());
+        print(&format!("Page: {}\n", args.output.display()))?;
     }
     let valid = report.rows.iter().all(|row| row.valid);
     if !valid {
@@ -109,7 +110,7 @@ fn measure(args: &Args) -> anyhow::Result<Value> {
     let plans = plans(args);
     let quiet = args.json;
     if !quiet {
-        introduce(&plans);
+        introduce(&plans)?;
     }
     let (mut rows, mut runs) = (Vec::new(), Vec::new());
     let mut said = Vec::new();
@@ -189,14 +190,14 @@ fn against(args: &Args, runtime: &str, plan: Plan) -> anyhow::Result<Results> {
     bench::measure(plan, config, args.json)
 }
 
-fn introduce(plans: &[(&str, Plan)]) {
+fn introduce(plans: &[(&str, Plan)]) -> anyhow::Result<()> {
     let steps: usize = plans.iter().map(|(_, plan)| plan.steps()).sum();
     let span: Span = plans.iter().map(|(_, plan)| expected(plan)).sum();
-    println!(
+    print(&format!(
         "A GPU simulated in real time, a server on it, the proxy in front and a hold beside it, each \
-         a process of its own.\n{steps} requests through the proxy, timed at the client; about {}.\n",
+         a process of its own.\n{steps} requests through the proxy, timed at the client; about {}.\n\n",
         bench::about(span)
-    );
+    ))
 }
 
 /// About how long a plan takes: each request with its idle time, about 150 ms of prefill and
@@ -212,22 +213,18 @@ fn expected(plan: &Plan) -> Span {
 fn tell(whole: &Value, said: &[(&str, Results)]) -> anyhow::Result<()> {
     let report = everwarm_report::Results::from_json(&whole.to_string())?;
     let story = story(&report);
-    println!("{}\n{}\n", story.headline, story.detail);
+    let mut text = format!("{}\n{}\n\n", story.headline, story.detail);
     for (runtime, results) in said {
         if said.len() > 1 {
-            println!("== {runtime}");
+            text += &format!("== {runtime}\n");
         }
-        println!("{}", table(&results.rows()));
-        if let Some(late) = bench::lateness(results) {
-            println!("{late}");
-        }
+        text += &format!("{}\n", table(&results.rows()));
+        text.extend(bench::lateness(results).map(|late| late + "\n"));
     }
-    println!(
-        "removed: (idle - c) / (idle - busy). lead: from the pre-warm to the prefill on the GPU. \
+    text += "removed: (idle - c) / (idle - busy). lead: from the pre-warm to the prefill on the GPU. \
          GPU, CPU: energy of one\nidle second and the request. 95 %: bootstrap \
-         intervals of the medians.\n"
-    );
-    Ok(())
+         intervals of the medians.\n\n";
+    print(&text)
 }
 
 /// The command line that repeats this.
@@ -276,16 +273,4 @@ fn ours_to_replace(file: &Path, mark: &str) -> anyhow::Result<()> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error).with_context(|| format!("can't write {}", file.display())),
     }
-}
-
-/// Writes all of it or nothing.
-fn write(file: &Path, text: &str) -> anyhow::Result<()> {
-    let mut beside = file.as_os_str().to_owned();
-    beside.push(format!(".{}.part", std::process::id()));
-    let beside = PathBuf::from(beside);
-    let written = std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, file));
-    if written.is_err() {
-        let _ = std::fs::remove_file(&beside);
-    }
-    written.with_context(|| format!("can't write {}", file.display()))
 }

@@ -1,5 +1,6 @@
 //! `everwarm hold`.
 
+use crate::output::print;
 use anyhow::Context;
 use everwarm_hold::{Config, Shape, State, Status, Warmer, on_parent_exit, virtually};
 use everwarm_units::{Joules, Span};
@@ -112,15 +113,16 @@ fn hold_virtually(args: &Args, device: &str) -> anyhow::Result<ExitCode> {
             "device": device, "virtual_time": true, "held_s": summary.held.as_secs(),
             "energy_j": energy, "buffers": summary.buffers, "ended_by": ended_by,
         });
-        println!("{json}");
+        print(&format!("{json}\n"))?;
     } else {
         let power =
             summary.energy.map_or(String::new(), |e| format!(", {e:.2} ({:.2})", e / summary.held));
-        println!("held {device} for {:.1} of virtual time{power}", summary.held);
-        if let Some(reason) = summary.ended_by {
-            println!("ended early: {reason}");
-        }
-        println!("nothing real was warmed: the device is simulated in this process alone");
+        let early = summary.ended_by.map_or(String::new(), |r| format!("ended early: {r}\n"));
+        print(&format!(
+            "held {device} for {:.1} of virtual time{power}\n{early}\
+             nothing real was warmed: the device is simulated in this process alone\n",
+            summary.held
+        ))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -253,7 +255,8 @@ impl Hold<'_> {
                 "buffers": c.hold_buffers, "failures": c.failures,
                 "why_not": never.then_some(&status.warm.why),
             });
-            println!("{json}");
+            // The exit status is the command's or the signal's, whoever still listens here.
+            let _ = print(&format!("{json}\n"));
             return;
         }
         let mut out = std::io::stderr();

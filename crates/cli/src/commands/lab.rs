@@ -1,6 +1,6 @@
 //! `everwarm lab list`, `run` and `check`.
 
-use crate::output::{print, print_json};
+use crate::output::{print, print_json, write_whole};
 use anyhow::Context;
 use everwarm_lab::{Claims, Report, Scenario, Summary, Verdict};
 use serde_json::{Value, json};
@@ -166,7 +166,7 @@ fn is_table(path: &Path) -> bool {
 fn save(path: &Path, run: &everwarm_record::Run, force: bool) -> anyhow::Result<()> {
     match is_table(path) {
         true => save_tables(path, run, force),
-        false => save_bytes(path, &run.to_json_lines(), force),
+        false => write_whole(path, &run.to_json_lines(), force),
     }
 }
 
@@ -178,7 +178,7 @@ fn save_tables(path: &Path, run: &everwarm_record::Run, force: bool) -> anyhow::
             "dispatches" => path.to_owned(),
             other => path.with_extension(format!("{other}.parquet")),
         };
-        save_bytes(&path, &bytes, force)?;
+        write_whole(&path, &bytes, force)?;
     }
     Ok(())
 }
@@ -186,21 +186,6 @@ fn save_tables(path: &Path, run: &everwarm_record::Run, force: bool) -> anyhow::
 #[cfg(not(feature = "parquet"))]
 fn save_tables(_path: &Path, _run: &everwarm_record::Run, _force: bool) -> anyhow::Result<()> {
     anyhow::bail!(NO_PARQUET)
-}
-
-fn save_bytes(path: &Path, bytes: &[u8], force: bool) -> anyhow::Result<()> {
-    let place = || format!("the run can't be written to `{}`", path.display());
-    let mut part = path.as_os_str().to_owned();
-    part.push(format!(".{}.part", std::process::id()));
-    let part = PathBuf::from(part);
-    std::fs::write(&part, bytes).with_context(place)?;
-    let kept = match force {
-        true => std::fs::rename(&part, path),
-        // A link fails if the name is taken, even since we looked.
-        false => std::fs::hard_link(&part, path),
-    };
-    let _ = std::fs::remove_file(&part);
-    kept.with_context(place)
 }
 
 fn summary_json(row: &Summary) -> Value {

@@ -1,11 +1,11 @@
 //! `everwarm proxy`.
 
+use crate::output::print;
 use anyhow::Context;
 use everwarm_governor::POLICIES;
 use everwarm_hold::{Prewarm, Shape, on_parent_exit};
 use everwarm_proxy::{Config, Handle, Limits, Upstream};
 use everwarm_units::{Joules, Span};
-use std::io::Write;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -194,7 +194,7 @@ async fn serve(args: Args) -> anyhow::Result<ExitCode> {
     }
     let device = config.warmer.device.clone();
     let proxy = everwarm_proxy::spawn(config).await?;
-    announce(&args, &proxy, device.as_deref());
+    announce(&args, &proxy, device.as_deref())?;
     tokio::select! {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
@@ -211,17 +211,35 @@ async fn serve(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn announce(args: &Args, proxy: &Handle, device: Option<&str>) {
+fn announce(args: &Args, proxy: &Handle, device: Option<&str>) -> anyhow::Result<()> {
     let (url, admin) = (proxy.url(), proxy.admin_url());
     if args.json {
-        println!("{}", serde_json::json!({ "url": url, "admin": admin }));
+        print(&format!("{}\n", serde_json::json!({ "url": url, "admin": admin })))
     } else {
         let warmed = device.map_or("warming nothing (no GPU)".to_owned(), |d| {
             format!("warming {d} by the policy `{}`", args.policy)
         });
         let admin = admin.map_or("admin port off".to_owned(), |admin| format!("admin {admin}"));
-        println!("everwarm proxy: {url} -> {}, {warmed}, {admin}", args.upstream);
+        print(&format!("everwarm proxy: {url} -> {}, {warmed}, {admin}\n", args.upstream))
     }
-    // A reader may wait for this line in a pipe.
-    let _ = std::io::stdout().flush();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Args as _;
+
+    #[test]
+    fn the_page_names_every_option() {
+        let page = include_str!("../../../../docs/proxy.md");
+        let command = Args::augment_args(clap::Command::new("proxy"));
+        for option in command.get_arguments().filter_map(clap::Arg::get_long) {
+            let named = page.contains(&format!("| `--{option}"))
+                || page.contains(&format!(", `--{option}"));
+            assert!(named, "--{option} is not in docs/proxy.md");
+        }
+        for policy in POLICIES {
+            assert!(page.contains(&format!("`{}`", policy.name)), "{}", policy.name);
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! `everwarm ttft`.
 
 use crate::bench;
+use crate::output::print;
 use everwarm_ttft::{Condition, Config, Plan, Results, table};
 use everwarm_units::Span;
 use std::process::ExitCode;
@@ -118,18 +119,17 @@ impl Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let results = bench::measure(args.plan(), args.config()?, args.json)?;
     if args.json {
-        println!("{}", results.to_json());
+        print(&format!("{}\n", results.to_json()))?;
     } else {
-        print(&results);
+        print(&text(&results))?;
     }
     Ok(if results.is_valid() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn print(results: &Results) {
-    println!("{} requests to {}, timed at the client\n", results.samples.len(), results.url);
-    println!("{}", table(&results.rows()));
-    print!("{}", bench::legend(&results.plan.conditions));
-    if let Some(late) = bench::lateness(results) {
-        println!("\n{late}");
-    }
+fn text(results: &Results) -> String {
+    let head =
+        format!("{} requests to {}, timed at the client", results.samples.len(), results.url);
+    let legend = bench::legend(&results.plan.conditions);
+    let late = bench::lateness(results).map_or(String::new(), |late| format!("\n{late}\n"));
+    format!("{head}\n\n{}\n{legend}{late}", table(&results.rows()))
 }
