@@ -1,8 +1,10 @@
 //! The commands `ttft` and `demo`, as a user runs them.
 
-use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+mod common;
+
+use common::{everwarm, ready};
+use std::process::Output;
+use tempfile::TempDir;
 
 const RESULTS: &str = r#"{"everwarm": "0.1.0", "command": "everwarm demo", "rows": [
     {"prompt_tokens": 16, "condition": "idle", "ttft_ms": {"median": 150, "lo": 149, "hi": 151},
@@ -10,54 +12,27 @@ const RESULTS: &str = r#"{"everwarm": "0.1.0", "command": "everwarm demo", "rows
     {"prompt_tokens": 16, "condition": "busy", "ttft_ms": {"median": 116, "lo": 115, "hi": 117},
      "penalty_removed": 1}]}"#;
 
-fn everwarm(words: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_everwarm"));
-    command.args(words);
-    command
-}
-
 fn run(words: &[&str]) -> Output {
     everwarm(words).output().unwrap()
 }
 
 /// A folder of the test's own, gone at its end.
-struct Folder(PathBuf);
+struct Folder(TempDir);
 
 impl Folder {
-    fn new(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("everwarm-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        Folder(folder)
+    fn new() -> Self {
+        Folder(tempfile::tempdir().unwrap())
     }
 
     fn file(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_owned()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// A process that is killed with its guard.
-struct Guard(Child);
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        self.0.path().join(name).to_str().unwrap().to_owned()
     }
 }
 
 #[test]
 fn ttft_measures_a_simulated_server() {
     let words = ["sim-server", "--listen", "127.0.0.1:0", "--exit-with-parent", "--json"];
-    let mut server = Guard(everwarm(&words).stdout(Stdio::piped()).spawn().unwrap());
-    let mut line = String::new();
-    BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let ready: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let (_server, ready) = ready(&words);
     let (url, device) = (ready["url"].as_str().unwrap(), ready["device"].as_str().unwrap());
     // The machine that runs tests may be busy: what is late is kept, and nothing is timed here.
     let output = run(&[
@@ -102,7 +77,7 @@ fn bad_words_are_explained() {
     check(&["ttft", "--url", "http://a", "--device", "sim:m2"], "virtual time");
     check(&["ttft", "--url", "http://a", "--tokens", "16,16"], "prompt length 16 is there twice");
     check(&["ttft", "--url", "http://a", "--rounds", "0"], "0 rounds");
-    let folder = Folder::new("words");
+    let folder = Folder::new();
     let page = folder.file("page.html");
     check(&["demo", "--chip", "m99", "-o", &page], "m99");
     check(&["demo", "--from", "no-such.json", "-o", &page], "can't read no-such.json");
@@ -111,7 +86,7 @@ fn bad_words_are_explained() {
 
 #[test]
 fn a_saved_result_makes_a_page_and_strangers_are_not_replaced() {
-    let folder = Folder::new("page");
+    let folder = Folder::new();
     let (json, page, svg) = (folder.file("r.json"), folder.file("p.html"), folder.file("p.svg"));
     std::fs::write(&json, RESULTS).unwrap();
     let words = ["demo", "--from", &json, "-o", &page, "--svg", &svg];
@@ -132,8 +107,10 @@ fn a_saved_result_makes_a_page_and_strangers_are_not_replaced() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_killed_demo_leaves_no_process() {
+    use common::Guard;
+    use std::process::Stdio;
     use std::time::{Duration, Instant};
-    let folder = Folder::new("killed");
+    let folder = Folder::new();
     let page = folder.file("page.html");
     let mut demo = Guard(
         everwarm(&["demo", "-o", &page])

@@ -1,14 +1,16 @@
 //! `everwarm hold` as a process: exit status, signals, and that it ends with its parent.
 
+mod common;
+
+use common::{EVERWARM, Guard, everwarm, ready, signal};
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-const EVERWARM: &str = env!("CARGO_BIN_EXE_everwarm");
-
 fn hold(words: &[&str]) -> Command {
-    let mut command = Command::new(EVERWARM);
-    command.arg("hold").args(words).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut command = everwarm(&["hold"]);
+    command.args(words).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
@@ -16,11 +18,6 @@ fn run(words: &[&str]) -> (Option<i32>, String, String) {
     let Output { status, stdout, stderr } = hold(words).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (status.code(), text(stdout), text(stderr))
-}
-
-fn signal(child: &Child, name: &str) {
-    let sent = Command::new("kill").args(["-s", name, &child.id().to_string()]).status();
-    assert!(sent.unwrap().success());
 }
 
 #[test]
@@ -101,45 +98,18 @@ fn what_cannot_be_held_says_why() {
     check(&["--cap", "much"], "does not start with a number");
 }
 
-/// A simulated GPU that other processes share, at a socket of its own.
-struct Shared {
-    server: Child,
-    socket: std::path::PathBuf,
-}
-
-impl Shared {
-    fn start(socket: std::path::PathBuf) -> Self {
-        let mut server = Command::new(EVERWARM)
-            .args(["sim-server", "--listen", "127.0.0.1:0", "--json", "--socket"])
-            .arg(&socket)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut ready = String::new();
-        BufReader::new(server.stdout.as_mut().unwrap()).read_line(&mut ready).unwrap();
-        assert!(ready.contains("\"device\""), "{ready}");
-        Shared { server, socket }
-    }
-
-    fn kill(mut self) -> std::path::PathBuf {
-        self.server.kill().unwrap();
-        self.server.wait().unwrap();
-        std::mem::take(&mut self.socket)
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        let _ = self.server.kill();
-        let _ = self.server.wait();
-    }
+/// A simulated GPU that other processes share, at that socket.
+fn shared(socket: &Path) -> Guard {
+    let words = ["sim-server", "--listen", "127.0.0.1:0", "--json", "--socket"];
+    ready(&[&words[..], &[socket.to_str().unwrap()]].concat()).0
 }
 
 #[test]
 fn a_device_that_goes_and_comes_back_is_held_again() {
-    let name = format!("everwarm-hold-test-{}.sock", std::process::id());
-    let shared = Shared::start(std::env::temp_dir().join(name));
-    let device = format!("sim:{}", shared.socket.display());
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("gpu");
+    let gpu = shared(&socket);
+    let device = format!("sim:{}", socket.display());
     // The command marks the time: it says a word, and the device is taken away and given back.
     let script = "echo up; read _; sleep 1.5";
     let mut child = hold(&["--device", &device, "--json", "--", "sh", "-c", script])
@@ -150,9 +120,9 @@ fn a_device_that_goes_and_comes_back_is_held_again() {
     let mut line = String::new();
     out.read_line(&mut line).unwrap();
     std::thread::sleep(Duration::from_millis(500));
-    let socket = shared.kill();
+    drop(gpu);
     std::thread::sleep(Duration::from_millis(300));
-    let again = Shared::start(socket);
+    let _again = shared(&socket);
     drop(child.stdin.take());
     let mut rest = String::new();
     out.read_to_string(&mut rest).unwrap();
@@ -161,6 +131,4 @@ fn a_device_that_goes_and_comes_back_is_held_again() {
     assert!(json["failures"].as_u64().unwrap() >= 1, "{json}");
     // More than it had time for before the loss: some 180 kernels a second.
     assert!(json["buffers"].as_u64().unwrap() > 120, "{json}");
-    let socket = again.kill();
-    let _ = std::fs::remove_file(socket);
 }

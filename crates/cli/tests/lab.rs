@@ -1,25 +1,26 @@
 //! `everwarm lab` and `everwarm devices` as a user runs them.
 
+mod common;
+
 use serde_json::Value;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::Path;
+use std::process::Output;
+use tempfile::TempDir;
 
 /// A folder of its own for one test, gone at the end.
-struct Folder(PathBuf);
+struct Folder(TempDir);
 
 impl Folder {
-    fn new(test: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("everwarm-{test}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Folder(path)
+    fn new() -> Self {
+        Folder(tempfile::tempdir().unwrap())
     }
 
     fn write(&self, name: &str, text: &str) {
-        std::fs::write(self.0.join(name), text).unwrap();
+        std::fs::write(self.0.path().join(name), text).unwrap();
     }
 
     fn files(&self) -> Vec<String> {
-        let entries = std::fs::read_dir(&self.0).unwrap();
+        let entries = std::fs::read_dir(self.0.path()).unwrap();
         let mut names: Vec<_> =
             entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
@@ -27,19 +28,12 @@ impl Folder {
     }
 
     fn everwarm(&self, args: &[&str]) -> Output {
-        everwarm(&self.0, args)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        everwarm(self.0.path(), args)
     }
 }
 
 fn everwarm(folder: &Path, args: &[&str]) -> Output {
-    let program = env!("CARGO_BIN_EXE_everwarm");
-    Command::new(program).args(args).current_dir(folder).output().unwrap()
+    common::everwarm(args).current_dir(folder).output().unwrap()
 }
 
 fn stderr(output: &Output) -> String {
@@ -56,7 +50,7 @@ const SCENARIO: &str =
 
 #[test]
 fn a_run_is_recorded_once_and_whole() {
-    let folder = Folder::new("lab-run");
+    let folder = Folder::new();
     folder.write("mine.toml", SCENARIO);
     let run = |extra: &[&str]| {
         let args = ["lab", "run", "mine.toml", "--device", "sim:m2", "-o", "run.jsonl", "--json"];
@@ -64,7 +58,7 @@ fn a_run_is_recorded_once_and_whole() {
     };
     let first = json(&run(&[]));
     assert_eq!(first["steps"][0]["dispatches"], 6, "{first}");
-    let bytes = std::fs::read(folder.0.join("run.jsonl")).unwrap();
+    let bytes = std::fs::read(folder.0.path().join("run.jsonl")).unwrap();
     let read = everwarm_record::Run::from_json_lines(&bytes).unwrap();
     assert_eq!(read.dispatches.len(), 6);
     assert_eq!(read.manifest.scenario.unwrap().text, SCENARIO);
@@ -73,13 +67,37 @@ fn a_run_is_recorded_once_and_whole() {
     assert!(!again.status.success());
     assert!(stderr(&again).contains("`run.jsonl` exists; --force replaces it"));
     json(&run(&["--force"]));
-    assert_eq!(std::fs::read(folder.0.join("run.jsonl")).unwrap(), bytes, "one seed, one run");
+    assert_eq!(
+        std::fs::read(folder.0.path().join("run.jsonl")).unwrap(),
+        bytes,
+        "one seed, one run"
+    );
     assert_eq!(folder.files(), ["mine.toml", "run.jsonl"], "nothing else is left");
+}
+
+/// Only a build that can write Parquet promises to.
+#[test]
+fn a_run_as_tables_is_the_same_run_or_refused() {
+    let folder = Folder::new();
+    folder.write("mine.toml", SCENARIO);
+    let run = |file: &str| {
+        folder.everwarm(&["lab", "run", "mine.toml", "--device", "sim:m2", "-o", file, "--json"])
+    };
+    let output = run("run.parquet");
+    if cfg!(feature = "parquet") {
+        json(&output);
+        let tables = ["marks", "requests", "telemetry"].map(|kind| format!("run.{kind}.parquet"));
+        let [marks, requests, telemetry] = &tables;
+        assert_eq!(folder.files(), ["mine.toml", marks, "run.parquet", requests, telemetry]);
+    } else {
+        assert!(stderr(&output).contains("`--features parquet`"), "{}", stderr(&output));
+        assert_eq!(folder.files(), ["mine.toml"]);
+    }
 }
 
 #[test]
 fn a_run_that_fails_leaves_no_file() {
-    let folder = Folder::new("lab-fail");
+    let folder = Folder::new();
     folder.write("pin.toml", "steps = [{ run = \"empty\" }, { pin = 99 }]");
     folder.write("typo.toml", "steps = [{ run = \"empty\", tmies = 3 }]");
     let fails = |args: &[&str], expected: &[&str]| {
@@ -98,7 +116,7 @@ fn a_run_that_fails_leaves_no_file() {
 
 #[test]
 fn check_says_what_holds() {
-    let folder = Folder::new("lab-check");
+    let folder = Folder::new();
     let claim = |id: &str, expect: u32| {
         format!(
             "[[claim]]\nid = \"{id}\"\nexpect = {expect}\nunit = \"1\"\nscenario = \"mine.toml\"\n\

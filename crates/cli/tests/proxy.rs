@@ -1,39 +1,22 @@
 //! `everwarm proxy` as a process: its ready line, its end, and clear errors.
 
-use std::io::{BufRead, BufReader};
+mod common;
+
+use common::{everwarm, ready, signal};
 use std::net::TcpListener;
-use std::process::{Child, Command, Stdio};
-
-const EVERWARM: &str = env!("CARGO_BIN_EXE_everwarm");
-
-fn proxy(words: &[&str]) -> Command {
-    let mut command = Command::new(EVERWARM);
-    command.arg("proxy").args(words).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
-
-/// Starts one on free ports and reads its ready line.
-fn ready(words: &[&str]) -> (Child, serde_json::Value) {
-    let mut all = vec!["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--json"];
-    all.extend(words);
-    let mut child = proxy(&all).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-    (child, serde_json::from_str(&line).unwrap())
-}
 
 #[test]
 fn it_is_ready_and_ends_on_a_signal() {
-    let words = ["--upstream", "http://127.0.0.1:9", "--device", "none", "--hold-for", "0 s"];
+    let words = "proxy --upstream http://127.0.0.1:9 --device none --listen 127.0.0.1:0 \
+                 --admin 127.0.0.1:0 --json";
     for name in ["TERM", "INT"] {
-        let (mut child, line) = ready(&words);
+        let (mut child, line) = ready(&words.split_whitespace().collect::<Vec<_>>());
         for url in [&line["url"], &line["admin"]] {
             let address = url.as_str().unwrap().strip_prefix("http://").unwrap();
             std::net::TcpStream::connect(address).unwrap();
         }
-        let sent = Command::new("kill").args(["-s", name, &child.id().to_string()]).status();
-        assert!(sent.unwrap().success());
-        assert_eq!(child.wait().unwrap().code(), Some(0));
+        signal(&child.0, name);
+        assert_eq!(child.0.wait().unwrap().code(), Some(0));
     }
 }
 
@@ -43,7 +26,7 @@ fn what_cannot_start_says_why() {
     let taken = taken.local_addr().unwrap().to_string();
     let upstream = ["--upstream", "http://127.0.0.1:9"];
     let check = |words: &[&str], expected: &[&str]| {
-        let output = proxy(words).output().unwrap();
+        let output = everwarm(&[&["proxy"], words].concat()).output().unwrap();
         let err = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success(), "{words:?} started");
         for part in expected {
@@ -57,6 +40,8 @@ fn what_cannot_start_says_why() {
     check(&policy, &["sometimes", "study", "never", "always"]);
     check(&[&upstream[..], &["--hold-for", "60"]].concat(), &["`60` has no unit"]);
     check(&[&upstream[..], &["--admin", "on"]].concat(), &["`on`".trim_matches('`'), "off"]);
-    let own = ["--upstream", "http://127.0.0.1:18999", "--listen", "127.0.0.1:18999"];
+    // A port that was free a moment ago.
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let own = ["--upstream", &format!("http://{free}"), "--listen", &free];
     check(&[&own[..], &["--admin", "off"]].concat(), &["the proxy itself"]);
 }
