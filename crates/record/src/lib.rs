@@ -18,10 +18,12 @@ mod manifest;
 #[cfg(feature = "parquet")]
 pub mod parquet;
 mod rows;
+mod run;
 
-pub use json_lines::{Error, Reader, Run, Truncated, Writer};
+pub use json_lines::{Error, Reader, Truncated, Writer};
 pub use manifest::{Manifest, Scenario, SelfTest};
 pub use rows::{Dispatch, Mark, Record, Request, Telemetry};
+pub use run::Run;
 
 /// The version of the schema that this crate writes.
 pub const SCHEMA: u32 = 1;
