@@ -73,7 +73,8 @@ impl Kind {
         if !value.is_finite() {
             return Err(self.range(text, "not finite"));
         }
-        Ok(value * scale)
+        let scaled = value * scale;
+        if scaled.is_finite() { Ok(scaled) } else { Err(self.range(text, "too large")) }
     }
 
     pub(crate) fn range(&self, text: &str, why: &'static str) -> ParseError {
@@ -108,7 +109,8 @@ fn split_number(text: &str) -> (&str, &str) {
             b'0'..=b'9' | b'.' => true,
             b'+' | b'-' => end == 0 || matches!(bytes[end - 1], b'e' | b'E'),
             b'e' | b'E' => {
-                end > 0 && bytes.get(end + 1).is_some_and(|b| b.is_ascii_digit() || *b == b'-')
+                let exponent = |b: &u8| b.is_ascii_digit() || matches!(b, b'+' | b'-');
+                end > 0 && bytes.get(end + 1).is_some_and(exponent)
             }
             _ => false,
         };

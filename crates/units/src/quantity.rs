@@ -132,6 +132,9 @@ mod tests {
         assert_eq!("444 MHz".parse::<Hertz>().unwrap(), Hertz::mhz(444.0));
         assert_eq!(Hertz::mhz(1398.0).to_string(), "1.398 GHz");
         assert_eq!("2 Wh".parse::<Joules>().unwrap().as_j(), 7200.0);
+        assert_eq!("1e+3 kHz".parse::<Hertz>().unwrap(), Hertz::mhz(1.0));
+        let error = "1e303 GHz".parse::<Hertz>().unwrap_err().to_string();
+        assert_eq!(error, "`1e303 GHz` is too large; expected a frequency such as `444 MHz`");
         assert!("444 mhz".parse::<Hertz>().unwrap_err().to_string().contains("Hz, kHz, MHz, GHz"));
     }
 }
