@@ -157,11 +157,6 @@ impl Meter {
         self.first_byte.map(|at| at.since(self.sent))
     }
 
-    /// When each content event was seen, up to [`TIMES_MAX`].
-    pub fn content_times(&self) -> &[Instant] {
-        &self.times
-    }
-
     /// Content events seen. A server may put several tokens into one.
     pub fn contents(&self) -> u64 {
         self.contents
@@ -208,14 +203,6 @@ impl Meter {
     /// How the body ended; `None` while it runs.
     pub fn end(&self) -> Option<End> {
         self.end
-    }
-
-    /// Events that were too large to look into.
-    pub fn events_given_up(&self) -> u64 {
-        match &self.reader {
-            Reader::Events(sse) => sse.dropped(),
-            _ => 0,
-        }
     }
 }
 

@@ -32,7 +32,6 @@ struct Fields {
     has_data: bool,
     limit: usize,
     given_up: bool,
-    dropped: u64,
 }
 
 impl Sse {
@@ -47,7 +46,6 @@ impl Sse {
                 has_data: false,
                 limit,
                 given_up: false,
-                dropped: 0,
             },
         }
     }
@@ -56,11 +54,6 @@ impl Sse {
     pub fn push(&mut self, bytes: &[u8], mut each: impl FnMut(Event<'_>)) {
         let fields = &mut self.fields;
         self.lines.push(bytes, |line| fields.line(line, &mut each));
-    }
-
-    /// Events that were too large and given up.
-    pub fn dropped(&self) -> u64 {
-        self.fields.dropped
     }
 }
 
@@ -105,9 +98,7 @@ impl Fields {
     }
 
     fn dispatch(&mut self, each: &mut impl FnMut(Event<'_>)) {
-        if std::mem::take(&mut self.given_up) {
-            self.dropped += 1;
-        } else if self.has_data {
+        if !std::mem::take(&mut self.given_up) && self.has_data {
             each(Event { name: &self.name, data: &self.data });
         }
         self.has_data = false;

@@ -257,11 +257,6 @@ impl Plan {
     pub fn steps(&self) -> usize {
         (0..self.rounds_max()).map(|round| self.round(round).len()).sum()
     }
-
-    /// About how long it takes if an answer takes `answer`, repeats aside.
-    pub fn duration(&self, answer: Span) -> Span {
-        (self.idle + answer) * self.steps() as u64
-    }
 }
 
 /// Fisher-Yates.
