@@ -21,14 +21,14 @@ pub struct Device {
     /// Iterations of the FMA chain ([`Kernel::FMA_THREADS`] threads) in one millisecond at the
     /// top clock: known of a simulated device, measured at opening on a real one.
     pub fma_iterations_per_ms: f64,
-    /// The same for a single threadgroup of 32 threads.
+    /// The same for a single threadgroup ([`Kernel::GROUP_THREADS`]).
     pub fma_iterations_per_ms_group: f64,
 }
 
 impl Device {
     /// The FMA chain that takes `span` of execution at the top clock with `threads` threads.
     pub fn fma(&self, span: Span, threads: u32) -> Kernel {
-        let rate = if threads > 32 {
+        let rate = if threads > Kernel::GROUP_THREADS {
             self.fma_iterations_per_ms
         } else {
             self.fma_iterations_per_ms_group

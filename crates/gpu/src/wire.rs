@@ -3,8 +3,8 @@
 //! One JSON value a line, UTF-8, at most [`LINE_MAX`] bytes with its newline. A client speaks first
 //! ([`Request::Hello`]); the server answers [`Reply::Hello`] or [`Reply::Refused`] and closes.
 //! After that the client opens queues (it numbers them itself), commits and asks for counters; the
-//! server pushes completions as buffers end, and the client hands each out at `observed_ns`. Either side ends the
-//! session by closing; the server then closes the client's queues.
+//! server pushes completions as buffers end, and the client hands each out at `observed_ns`. Either
+//! side may end it by closing; the server then closes the client's queues.
 //!
 //! All stamps are CLOCK_MONOTONIC nanoseconds ([`crate::Monotonic`]), so both sides must run on
 //! one machine. A commit carries the client's own stamp: what the socket and the scheduler add on
@@ -93,7 +93,7 @@ pub enum Reply {
 
 /// [`crate::Completion`] with all stamps on CLOCK_MONOTONIC. Unit: ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)] // field for field as in `Completion`
+#[allow(missing_docs, reason = "field for field as in `Completion`")]
 pub struct WireCompletion {
     pub ticket: u64,
     pub queue: u32,
@@ -108,7 +108,7 @@ pub struct WireCompletion {
 
 /// [`Device`] without what only a handle knows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[allow(missing_docs)] // field for field as in `Device`
+#[allow(missing_docs, reason = "field for field as in `Device`")]
 pub struct WireDevice {
     pub name: String,
     pub pstates_hz: Vec<f64>,
@@ -119,7 +119,7 @@ pub struct WireDevice {
 
 /// [`Counters`] of a simulated device, which knows all of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[allow(missing_docs)] // field for field as in `Counters`
+#[allow(missing_docs, reason = "field for field as in `Counters`")]
 pub struct WireCounters {
     pub at_ns: u64,
     pub residency_ns: Vec<u64>,

@@ -120,7 +120,7 @@ impl Pump {
     /// Submits one pre-warm kernel.
     pub fn prewarm(&mut self) -> Result<(), Error> {
         let kernel = match self.shape.prewarm {
-            Prewarm::Group => self.device().fma(self.shape.prewarm_span, 32),
+            Prewarm::Group => self.device().fma(self.shape.prewarm_span, Kernel::GROUP_THREADS),
             Prewarm::Matmul => Kernel::Matmul { n: MATMUL_N },
         };
         self.commit(kernel, Kind::Prewarm)
@@ -197,7 +197,7 @@ impl Pump {
     fn top_up(&mut self) -> Result<(), Error> {
         let held = |flight: &VecDeque<_>| flight.iter().filter(|(_, k)| *k == Kind::Hold).count();
         while self.holding && held(&self.in_flight) < self.shape.hold_depth {
-            let kernel = self.device().fma(self.shape.hold_span, 32);
+            let kernel = self.device().fma(self.shape.hold_span, Kernel::GROUP_THREADS);
             self.commit(kernel, Kind::Hold)?;
         }
         Ok(())

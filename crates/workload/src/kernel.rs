@@ -11,7 +11,8 @@ pub enum Kernel {
     /// A command buffer without work.
     Empty,
     /// A dependent chain of fused multiply-adds, two an iteration, no memory traffic: a clock
-    /// meter. `threads` run it side by side; 32 are one threadgroup on one core.
+    /// meter. `threads` run it side by side; [`Kernel::GROUP_THREADS`] are one threadgroup on one
+    /// core.
     Fma {
         /// Iterations of two FMAs (four floating-point operations) a thread.
         iterations: u32,
@@ -43,6 +44,11 @@ impl Kernel {
     ///
     /// Source: study 2 (65,536 threads).
     pub const FMA_THREADS: u32 = 65_536;
+
+    /// Threads of one small threadgroup.
+    ///
+    /// Source: study 4.1 (a hold of one threadgroup of 32 threads).
+    pub const GROUP_THREADS: u32 = 32;
 
     /// Floating-point operations in this kernel, where they are what it measures.
     pub fn flops(&self) -> Option<f64> {

@@ -106,7 +106,7 @@ impl Sim {
             pstates: Some(pstates),
             in_flight_max: IN_FLIGHT_MAX,
             fma_iterations_per_ms: fma_rate(&machine, Kernel::FMA_THREADS),
-            fma_iterations_per_ms_group: fma_rate(&machine, 32),
+            fma_iterations_per_ms_group: fma_rate(&machine, Kernel::GROUP_THREADS),
         };
         Sim { machine, device, queues: Vec::new() }
     }

@@ -1,6 +1,7 @@
 //! Values as scenario files write them, read with errors that say what was expected.
 
 use everwarm_units::{Bytes, Span};
+use everwarm_workload::Kernel;
 use serde::de::{
     Deserialize, Deserializer, Error, MapAccess, Visitor, value::MapAccessDeserializer,
 };
@@ -61,9 +62,6 @@ const KERNELS: &str = "alu, stream, matmul, hold, empty";
 
 /// Traffic of the streaming read: 65,536 threads of 32 loads of 16 bytes. Source: study 2.
 const STREAM_BYTES: u64 = 65_536 * 32 * 16;
-
-/// Threads of the hold: one threadgroup. Source: study 4.1.
-const HOLD_THREADS: u32 = 32;
 
 /// Deserializes through one visitor, whatever the value's type.
 macro_rules! from_any {
@@ -164,7 +162,7 @@ struct Alu {
 
 impl Alu {
     fn work<E: Error>(&self) -> Result<Work, E> {
-        let threads = self.threads.map_or(everwarm_workload::Kernel::FMA_THREADS, |n| n.0);
+        let threads = self.threads.map_or(Kernel::FMA_THREADS, |n| n.0);
         match (self.time, self.iterations) {
             (Some(Duration(time)), None) => Ok(Work::FmaTime { time, threads }),
             (None, Some(Count(iterations))) => Ok(Work::Fma { iterations, threads }),
@@ -217,7 +215,7 @@ struct WorkDoc {
 
 impl WorkDoc {
     fn work<E: Error>(self) -> Result<Work, E> {
-        let hold = |d: Duration| Work::FmaTime { time: d.0, threads: HOLD_THREADS };
+        let hold = |d: Duration| Work::FmaTime { time: d.0, threads: Kernel::GROUP_THREADS };
         let named = [
             self.alu.map(|alu| alu.0),
             self.stream.map(|traffic| Work::Stream { bytes: traffic.0 }),

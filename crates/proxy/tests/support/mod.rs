@@ -2,7 +2,7 @@
 //!
 //! Both ends speak bytes, so that a test sees exactly what passes. Waiting is by blocking reads
 //! with a limit; nothing sleeps for luck.
-#![allow(dead_code)] // Each test file uses its own part.
+#![allow(dead_code, reason = "each test binary uses its part")]
 
 use everwarm_proxy::{Config, Handle, Limits, spawn};
 use std::io::{ErrorKind, Read, Write};
