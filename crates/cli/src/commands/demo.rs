@@ -23,7 +23,7 @@ use std::process::ExitCode;
 /// The exit status is 1 if this machine was too busy for a row to be called a number.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  everwarm demo                        a minute, and everwarm-demo.html
+  everwarm demo                        a minute and a half, and everwarm-demo.html
   everwarm demo --full                 16 to 2048 tokens, two kinds of server: some minutes
   everwarm demo --chip m1 --json > m1.json
   everwarm demo --from m1.json -o m1.html --svg m1.svg")]

@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 /// next request is not served at a third of it. The hold ends with the time, the command, the
 /// energy cap, a signal, or this process, whichever comes first.
 ///
+/// Simulated GPUs alone can be held so far; `everwarm devices` says what there is.
+///
 /// Examples: `everwarm hold --for 10m`, `everwarm hold -- python agent.py`. With a command the exit
 /// status is the command's, and signals are passed on to it.
 #[derive(clap::Args)]
