@@ -10,13 +10,13 @@
 use serde_json::{Map, Value};
 
 /// Tokens that the template adds to each message of a chat: its start, its role and its end.
-pub const PER_MESSAGE: u32 = 3;
+const PER_MESSAGE: u32 = 3;
 /// Tokens that the template adds to a chat: the start of the answer.
-pub const PER_CHAT: u32 = 1;
+const PER_CHAT: u32 = 1;
 /// Bytes of a long word that make one token.
-pub const BYTES_PER_TOKEN: usize = 16;
+const BYTES_PER_TOKEN: usize = 16;
 /// Tokens of an answer whose length nobody asked for; it ends by itself after them.
-pub const ANSWER_DEFAULT: u32 = 64;
+const ANSWER_DEFAULT: u32 = 64;
 
 /// Which of the two answers is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl Refusal {
 }
 
 /// Tokens of a text, without any template.
-pub fn count_tokens(text: &str) -> u32 {
+fn count_tokens(text: &str) -> u32 {
     let words = text.split_whitespace().map(|word| word.len().div_ceil(BYTES_PER_TOKEN));
     u32::try_from(words.sum::<usize>()).unwrap_or(u32::MAX)
 }

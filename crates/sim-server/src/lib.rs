@@ -18,9 +18,6 @@ mod lateness;
 mod slot;
 mod socket;
 
-pub use ask::{ANSWER_DEFAULT, BYTES_PER_TOKEN, PER_CHAT, PER_MESSAGE, count_tokens};
-pub use lateness::Lateness;
-
 use everwarm_dvfs::Chip;
 use everwarm_gpu::wire::WireDevice;
 use everwarm_sim::Machine;
@@ -142,11 +139,6 @@ impl Handle {
     /// The device as other processes open it: `sim:PATH`.
     pub fn device(&self) -> String {
         format!("sim:{}", self.socket().display())
-    }
-
-    /// How late the simulation ran since the start.
-    pub fn lateness(&self) -> Lateness {
-        self.inbox.lateness()
     }
 }
 

@@ -18,7 +18,4 @@ mod normal;
 
 pub use bootstrap::{Bootstrap, Interval, penalty_removed};
 pub use change::{Plateau, Run, Segmentation, change_points, merge_short_runs, noise, runs};
-pub use location::{
-    hodges_lehmann, hodges_lehmann_shift, mad, mean, median, quantile, weighted_median,
-    weighted_quantile,
-};
+pub use location::{mad, mean, median, quantile, weighted_median, weighted_quantile};

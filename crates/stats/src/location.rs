@@ -63,25 +63,6 @@ pub fn mad(sample: &[f64]) -> Option<f64> {
     median(&deviations)
 }
 
-/// The Hodges-Lehmann estimate of location: the median of all pairwise means.
-///
-/// Nearly as efficient as the mean on normal data and as safe against outliers as 29 % of them.
-/// The pairs are i <= j, self-pairs included. Cost: n(n + 1)/2 values.
-/// Source: Hodges and Lehmann, "Estimates of Location Based on Rank Tests" (1963).
-pub fn hodges_lehmann(sample: &[f64]) -> Option<f64> {
-    let mut means = Vec::with_capacity(sample.len() * (sample.len() + 1) / 2);
-    for (i, a) in sample.iter().enumerate() {
-        means.extend(sample[i..].iter().map(|b| 0.5 * (a + b)));
-    }
-    median(&means)
-}
-
-/// The Hodges-Lehmann estimate of the shift from `a` to `b`: the median of all differences b - a.
-pub fn hodges_lehmann_shift(a: &[f64], b: &[f64]) -> Option<f64> {
-    let differences: Vec<f64> = b.iter().flat_map(|y| a.iter().map(move |x| y - x)).collect();
-    median(&differences)
-}
-
 /// The value at which half of the total weight is reached; `None` without positive weight.
 ///
 /// `sample` holds (value, weight). With durations as weights it is the time-weighted median of a
@@ -137,8 +118,6 @@ mod tests {
         assert_eq!(quantile(&[1.0, 2.0, 3.0, 4.0], 0.25), Some(1.75));
         assert_eq!(quantile(&[0.0, f64::INFINITY], 0.0), Some(0.0));
         assert_eq!(mad(&[1.0, 1.0, 2.0, 2.0, 4.0, 6.0, 9.0]), Some(1.0));
-        assert_eq!(hodges_lehmann(&[1.0, 2.0, 6.0]), Some(2.75)); // of 1, 1.5, 2, 3.5, 4, 6
-        assert_eq!(hodges_lehmann_shift(&[1.0, 2.0], &[11.0, 13.0]), Some(10.5));
     }
 
     #[test]
@@ -167,7 +146,7 @@ mod tests {
             let mut turned = sample.clone();
             turned.rotate_left(by % sample.len());
             turned.reverse();
-            for f in [mean, median, mad, hodges_lehmann] {
+            for f in [mean, median, mad] {
                 prop_assert_eq!(f(&sample), f(&turned));
             }
         }
@@ -175,7 +154,7 @@ mod tests {
         #[test]
         fn location_moves_with_the_sample(sample in samples(), shift in -50.0..50.0f64, scale in 0.1..9.0f64) {
             let moved: Vec<f64> = sample.iter().map(|x| x * scale + shift).collect();
-            for f in [mean, median, hodges_lehmann] {
+            for f in [mean, median] {
                 let expected = f(&sample).unwrap() * scale + shift;
                 prop_assert!((f(&moved).unwrap() - expected).abs() < 1e-6);
             }
