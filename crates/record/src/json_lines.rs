@@ -232,6 +232,7 @@ fn with_column(error: &serde_json::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::example::full;
     use crate::{Dispatch, Mark, Request, Run, SCHEMA, Scenario, SelfTest, Telemetry};
     use proptest::prelude::*;
 
@@ -272,6 +273,7 @@ mod tests {
     fn what_is_written_is_read() {
         let bytes = run().to_json_lines();
         assert_eq!(Run::from_json_lines(&bytes).unwrap(), run());
+        assert_eq!(Run::from_json_lines(&full().to_json_lines()).unwrap(), full());
         assert_eq!(bytes, run().to_json_lines());
         let text = String::from_utf8(bytes).unwrap();
         assert!(text.starts_with(r#"{"kind":"manifest","schema":1,"everwarm":"0.1.0""#), "{text}");

@@ -13,6 +13,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+mod example;
 mod json_lines;
 mod manifest;
 #[cfg(feature = "parquet")]
