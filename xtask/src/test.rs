@@ -32,7 +32,7 @@ pub enum Step {
     Tidy,
     /// Unit and integration tests, but those against real servers.
     Tests,
-    /// Documentation tests.
+    /// The documentation, warnings denied, and its tests.
     Docs,
     /// The tests against real servers; sets up what they need.
     RealServers,
@@ -65,7 +65,7 @@ fn one(step: Step) -> Vec<(&'static str, Verdict)> {
         Step::Clippy => "clippy",
         Step::Tidy => "tidy",
         Step::Tests => "tests",
-        Step::Docs => "doc tests",
+        Step::Docs => "docs",
         Step::RealServers => return real_servers(),
     };
     headline(name);
@@ -79,9 +79,7 @@ fn one(step: Step) -> Vec<(&'static str, Verdict)> {
             false => Verdict::Failed(Tally::default(), "see the findings above".into()),
         }),
         Step::Tests => tests(&mut ordinary_tests()),
-        Step::Docs => {
-            tests(shell::cargo().args(["test", "--workspace", "--doc", "--all-features"]))
-        }
+        Step::Docs => docs(),
         Step::RealServers => unreachable!("returned above"),
     };
     vec![(name, verdict.unwrap_or_else(failed))]
@@ -97,6 +95,14 @@ fn headline(name: &str) {
 fn failed(error: anyhow::Error) -> Verdict {
     eprintln!("error: {error:#}");
     Verdict::Failed(Tally::default(), format!("{error:#}"))
+}
+
+/// A link in the documentation that leads nowhere is as wrong as an example that fails.
+fn docs() -> anyhow::Result<Verdict> {
+    let mut build = shell::cargo();
+    build.args(["doc", "--workspace", "--no-deps", "--all-features"]);
+    shell::run(build.env("RUSTDOCFLAGS", "-D warnings"))?;
+    tests(shell::cargo().args(["test", "--workspace", "--doc", "--all-features"]))
 }
 
 /// A command whose success is the verdict.

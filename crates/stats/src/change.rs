@@ -74,7 +74,7 @@ impl Segmentation {
 
 /// The standard deviation of a series' noise, from the differences of neighbours.
 ///
-/// 1.4826 MAD(x[i+1] - x[i]) / sqrt(2): steps are few among the differences, so the median does not
+/// `1.4826 MAD(x[i+1] - x[i]) / sqrt(2)`: steps are few among the differences, so the median does not
 /// see them. 0 of fewer than two values.
 pub fn noise(series: &[f64]) -> f64 {
     let differences: Vec<f64> = series.windows(2).map(|w| w[1] - w[0]).collect();
