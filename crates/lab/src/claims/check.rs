@@ -140,7 +140,8 @@ fn verdict(claim: &Claim, run: &Result<RunData, String>) -> Verdict {
                 Order::NonDecreasing => "the cells do not rise in order".to_owned(),
             });
             let held = claim.expect.holds(&values) && order.is_none();
-            Verdict { id: claim.id.clone(), measured: Some(values), unit, held, reason: order }
+            let reason = order.or_else(|| claim.expect.miscounted(values.len()));
+            Verdict { id: claim.id.clone(), measured: Some(values), unit, held, reason }
         }
     }
 }

@@ -102,6 +102,16 @@ impl Expect {
     }
 }
 
+impl Expect {
+    /// Why a list can't hold for so many values; `None` if it can.
+    pub(crate) fn miscounted(&self, measured: usize) -> Option<String> {
+        let Expect::List { values, .. } = self else { return None };
+        let expected = values.len();
+        (expected != measured)
+            .then(|| format!("{expected} values are expected, but {measured} were measured"))
+    }
+}
+
 impl std::fmt::Display for Expect {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -130,6 +130,12 @@ impl<'a> Reader<'a> {
         let measure = take(&mut table, "measure");
         let doc: ClaimDoc =
             self.source.decode(Spanned::new(span.clone(), DeValue::Table(table)))?;
+        if doc.id.trim().is_empty() {
+            return Err(self
+                .source
+                .error(span, "the claim's `id` is empty; expected a name")
+                .into());
+        }
         let expect = self.expect(&doc, span.clone())?;
         let unit = self.unit(&doc)?;
         let origin = match (scenario, measure) {
@@ -261,6 +267,10 @@ impl<'a> Reader<'a> {
             (None, Some(list)) if list.get_ref().is_empty() => {
                 fail(list.span(), "expect_list is empty; expected one value a cell".into())
             }
+            (None, Some(list)) if list.get_ref().iter().any(|value| !value.is_finite()) => fail(
+                list.span(),
+                "expect_list holds what is no number; expected finite ones".into(),
+            ),
             (None, Some(list)) => Ok(Expect::List { values: list.get_ref().clone(), tol }),
             (Some(_), Some(list)) => {
                 fail(list.span(), "a claim has only one of `expect` and `expect_list`".into())

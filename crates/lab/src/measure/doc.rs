@@ -9,6 +9,14 @@ use serde::de::{Deserializer, Error};
 use std::collections::BTreeMap;
 use toml::Value;
 
+/// Arguments, and the metrics that take them.
+pub const ARGUMENTS: [(&str, &[&str]); 4] = [
+    ("reach", &["time_until"]),
+    ("sustained", &["time_until"]),
+    ("at", &["plateau", "residency"]),
+    ("rail", &["power", "energy"]),
+];
+
 /// A measure without its combinators, which are taken out before.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -158,6 +166,7 @@ impl MeasureDoc {
     /// The metric with its arguments.
     pub fn metric(&self) -> Result<Metric, String> {
         let name = self.metric.ok_or("a measure needs a `metric`")?;
+        self.arguments_fit(&name.to_string())?;
         let at = || {
             self.at.map(|at| at.0).ok_or_else(|| {
                 format!("`{name}` needs `at`: a p-state, [lowest, highest] or \"off\"")
@@ -193,7 +202,45 @@ impl MeasureDoc {
             MetricName::Energy => Metric::Energy { rail: self.rail()? },
             MetricName::Utilisation => Metric::Utilisation,
         };
+        self.selectors_fit(&metric, name)?;
         Ok(metric)
+    }
+
+    /// An argument that the metric does not take would be a silent mistake.
+    fn arguments_fit(&self, name: &str) -> Result<(), String> {
+        let given = [
+            self.reach.is_some(),
+            self.sustained.is_some(),
+            self.at.is_some(),
+            self.rail.is_some(),
+        ];
+        for ((argument, metrics), given) in ARGUMENTS.iter().zip(given) {
+            if given && !metrics.contains(&name) {
+                let metrics = metrics.join(", ");
+                return Err(format!(
+                    "`{argument}` has no meaning for `{name}`, only for {metrics}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// So would a selector.
+    fn selectors_fit(&self, metric: &Metric, name: MetricName) -> Result<(), String> {
+        let of_buffers = [("dispatch", self.dispatch.is_some()), ("pstate", self.pstate.is_some())];
+        let of_time = [
+            ("window", self.window.is_some()),
+            ("first", self.first.is_some()),
+            ("last", self.last.is_some()),
+        ];
+        let timeless = matches!(metric, Metric::Wall | Metric::Ttft);
+        let bufferless = timeless || metric.of_counters() || *metric == Metric::Interval;
+        let idle = of_buffers.into_iter().filter(|_| bufferless);
+        let mut idle = idle.chain(of_time.into_iter().filter(|_| timeless));
+        match idle.find(|(_, given)| *given) {
+            None => Ok(()),
+            Some((selector, _)) => Err(format!("`{selector}` selects nothing of `{name}`")),
+        }
     }
 
     fn rail(&self) -> Result<Rail, String> {

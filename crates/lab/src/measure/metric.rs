@@ -231,13 +231,15 @@ impl View<'_> {
     /// Times between the marks of a step, the first since its beginning.
     fn intervals(&self) -> Vec<Sample> {
         let Some(step) = self.step else { return Vec::new() };
+        let (from, to) = self.select.narrow(step.begin, step.end);
         let mut last = step.begin;
         let marks = step.marks.iter().map(|(_, at)| {
             let value = at.since(last).as_secs();
             last = *at;
-            Sample { value, weight: value }
+            (*at, Sample { value, weight: value })
         });
-        marks.collect()
+        let inside = marks.filter(|(at, _)| from <= *at && *at <= to);
+        inside.map(|(_, sample)| sample).collect()
     }
 
     fn clock(&self, dispatch: &Dispatch) -> Result<f64, Reason> {

@@ -160,6 +160,9 @@ impl Measure {
             return Ok(Node::List(parts));
         }
         let n = parts.len();
+        if name == "list" {
+            return Err(fail("an empty `list`; expected at least one measure"));
+        }
         let two: [Measure; 2] = parts
             .try_into()
             .map_err(|_| fail(&format!("`{name}` has {n} measures; expected two")))?;
@@ -194,6 +197,7 @@ impl Measure {
 
 /// The keys of `own`, and those of `outer` that it does not have; `where` tables are joined.
 fn inherit<'a>(outer: &DeTable<'a>, own: DeTable<'a>) -> DeTable<'a> {
+    let given: Vec<String> = own.keys().map(|key| key.get_ref().to_string()).collect();
     let mut joined = outer.clone();
     for (key, value) in own {
         let merged = match (joined.remove(&key), key.get_ref().as_ref()) {
@@ -208,7 +212,22 @@ fn inherit<'a>(outer: &DeTable<'a>, own: DeTable<'a>) -> DeTable<'a> {
         };
         joined.insert(key, merged);
     }
+    drop_foreign_arguments(&mut joined, &given);
     joined
+}
+
+/// An argument that a part inherits and has no use for is meant for the other parts.
+fn drop_foreign_arguments(part: &mut DeTable<'_>, own: &[String]) {
+    let metric = part.iter().find(|(key, _)| key.get_ref() == "metric").map(|(_, m)| m.get_ref());
+    let Some(DeValue::String(metric)) = metric else { return };
+    let metric = metric.to_string();
+    for (argument, metrics) in doc::ARGUMENTS {
+        let inherited = !own.iter().any(|key| key == argument);
+        if inherited && !metrics.contains(&metric.as_str()) {
+            let key = part.keys().find(|key| *key.get_ref() == *argument).cloned();
+            key.and_then(|key| part.remove(&key));
+        }
+    }
 }
 
 impl Node {

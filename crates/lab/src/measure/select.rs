@@ -90,6 +90,15 @@ pub enum Match {
     Range { min: f64, max: f64 },
 }
 
+impl std::fmt::Display for Match {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Match::OneOf(all) => f.write_str(&all.join(" or ")),
+            Match::Range { min, max } => write!(f, "{min} to {max} (durations in ns)"),
+        }
+    }
+}
+
 impl Match {
     fn holds(&self, value: &str) -> bool {
         match self {
@@ -171,8 +180,12 @@ impl Select {
             known.dedup();
             if !known.contains(&name) {
                 return Err(format!(
-                    "`where` names `{name}`, which is no sweep variable of `{}`; there are {known:?}",
-                    run.scenario
+                    "`where` names `{name}`, which is no sweep variable of `{}`; {}",
+                    run.scenario,
+                    match known.is_empty() {
+                        true => "it has none".to_owned(),
+                        false => format!("there are {known:?}"),
+                    }
                 ));
             }
         }
@@ -182,8 +195,27 @@ impl Select {
         let found: Vec<usize> = (0..run.cells.len()).filter(|&i| fits(&run.cells[i])).collect();
         match found.is_empty() {
             false => Ok(found),
-            true => Err(format!("no cell of `{}` fits {:?}", run.scenario, self.cells)),
+            true => Err(self.no_cell(run)),
         }
+    }
+
+    /// Which variable excludes all cells, and what values it has.
+    fn no_cell(&self, run: &RunData) -> String {
+        for (name, wanted) in &self.cells {
+            if !run.cells.iter().any(|cell| wanted.holds(&cell[name])) {
+                let mut values: Vec<&str> = Vec::new();
+                for cell in &run.cells {
+                    if !values.contains(&cell[name].as_str()) {
+                        values.push(&cell[name]);
+                    }
+                }
+                let (scenario, values) = (&run.scenario, values.join(", "));
+                return format!(
+                    "no cell of `{scenario}` has a `{name}` of {wanted}; its values are {values}"
+                );
+            }
+        }
+        format!("no cell of `{}` fits all of `where`", run.scenario)
     }
 
     /// The rounds of one cell.
