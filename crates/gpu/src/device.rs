@@ -28,13 +28,21 @@ pub struct Device {
 impl Device {
     /// The FMA chain that takes `span` of execution at the top clock with `threads` threads.
     pub fn fma(&self, span: Span, threads: u32) -> Kernel {
-        let rate = if threads > Kernel::GROUP_THREADS {
-            self.fma_iterations_per_ms
-        } else {
-            self.fma_iterations_per_ms_group
-        };
-        let iterations = (span.as_ms() * rate).round().clamp(1.0, f64::from(u32::MAX)) as u32;
-        Kernel::Fma { iterations, threads }
+        let iterations = (span.as_ms() * self.fma_rate(threads)).round();
+        Kernel::Fma { iterations: iterations.clamp(1.0, f64::from(u32::MAX)) as u32, threads }
+    }
+
+    /// The longest that [`Device::fma`] can make a kernel of so many threads.
+    pub fn fma_longest(&self, threads: u32) -> Span {
+        Span::from_ms(f64::from(u32::MAX) / self.fma_rate(threads))
+    }
+
+    /// Iterations a millisecond at the top clock.
+    fn fma_rate(&self, threads: u32) -> f64 {
+        match threads > Kernel::GROUP_THREADS {
+            true => self.fma_iterations_per_ms,
+            false => self.fma_iterations_per_ms_group,
+        }
     }
 }
 

@@ -89,6 +89,42 @@ fn values() {
     scenario("steps = [{ run = \"empty\" ]", (1, 26), &["expected `,`"]);
 }
 
+/// What would fill the memory is refused before it is built.
+#[test]
+fn sizes() {
+    let many = vec!["1"; 100].join(", ");
+    let sweep = format!("steps = [{{ idle = \"1 s\" }}]\n[sweep]\na = [{many}]\nb = [{many}]\n");
+    let sweep = format!("{sweep}c = [{many}]\nd = [{many}]\ne = [{many}]\n");
+    scenario(&sweep, (2, 1), &["the sweep has 10000000000 cells", "at most 10000"]);
+    scenario(
+        "rounds = 4000000000\nsteps = [{ idle = \"1 s\" }]",
+        (1, 10),
+        &["4000000000 rounds of 1 cells are too many", "at most 1000000"],
+    );
+    scenario("steps = [{ decode = 4000000000 }]", (1, 10), &["4000000000 tokens are too many"]);
+    scenario(
+        "steps = [{ steps = [{ idle = \"1 s\" }], repeat = 4000000000 }]",
+        (1, 10),
+        &["more than 100000 steps"],
+    );
+}
+
+/// What would never end, ends with a reason.
+#[test]
+fn endless_runs() {
+    let run = |step: &str| {
+        let text = format!("steps = [{step}]");
+        let scenario = Scenario::from_toml("long.toml", &text).expect(&text);
+        everwarm_lab::run(&scenario, "sim:m2", |_, _| {}).expect_err(&text).to_string()
+    };
+    says(&run("{ run = { matmul = 4000000000 } }"), &["too long", "one round", "24 h"]);
+    says(&run("{ run = \"stream\" }, { idle = \"9999 h\" }, { run = \"stream\" }"), &["24 h"]);
+    says(
+        &run("{ run = { alu = \"1000 h\" }, label = \"long\" }"),
+        &["step `long`", "1000 h", "65536 threads takes at most", "sim:m2"],
+    );
+}
+
 #[test]
 fn kernels() {
     let run = |kernel: &str| format!("steps = [{{ run = {kernel} }}]");
@@ -128,16 +164,24 @@ fn actors() {
     let actors = |a: &str, b: &str| format!("[[actor]]\nname = \"a\"\n{a}\n[[actor]]\n{b}");
     scenario(
         &actors("steps = [{ idle = \"1 s\" }]", "name = \"a\"\nsteps = []"),
-        (1, 1),
+        (4, 1),
         &["two actors are called `a`"],
     );
     scenario(
         &actors("steps = [{ await = \"go\" }]", "name = \"b\"\nsteps = [{ signal = \"og\" }]"),
-        (1, 1),
+        (3, 10),
         &["awaits `go`", "raised are og"],
     );
     scenario(
         &actors("background = true\nsteps = [{ signal = \"x\" }]", "name = \"b\"\nsteps = []"),
+        (1, 1),
+        &["would repeat without passing time"],
+    );
+    scenario(
+        &actors(
+            "background = true\nsteps = [{ run = \"empty\", for = \"0\" }]",
+            "name = \"b\"\nsteps = []",
+        ),
         (1, 1),
         &["would repeat without passing time"],
     );
@@ -148,6 +192,8 @@ fn claims_files() {
     let claim = |rest: &str| format!("[[claim]]\nid = \"a\"\n{rest}");
     claims(&claim("expect = [3, 2]"), 3, &["[3, 2] is no range", "low <= high"]);
     claims(&claim("expect = [1, 2, 3]"), 3, &["`expect_list`"]);
+    claims(&claim("expect_list = [1, nan]"), 3, &["no number"]);
+    claims("[[claim]]\nid = \"\"\nexpect = 1", 1, &["`id` is empty"]);
     claims(&claim("expect = \"fast\""), 3, &["\"fast\" is no number"]);
     claims(&claim("expect = 1\ntol = -1"), 4, &["a tolerance of -1 is impossible"]);
     claims(&claim("unit = \"ms\""), 1, &["the claim `a` expects nothing"]);
@@ -161,6 +207,9 @@ fn claims_files() {
     claims(&measure("{ metric = \"speed\" }"), 5, &["unknown variant `speed`", "`rate`"]);
     claims(&measure("{ metrics = \"rate\" }"), 5, &["unknown field `metrics`", "`metric`"]);
     claims(&measure("{ metric = \"time_until\" }"), 5, &["`time_until` needs `reach`"]);
+    claims(&measure("{ metric = \"rate\", at = 8 }"), 5, &["`at` has no meaning for `rate`"]);
+    claims(&measure("{ metric = \"wall\", last = 0.5 }"), 5, &["`last` selects nothing of `wall`"]);
+    claims(&measure("{ metric = \"rate\", list = [] }"), 5, &["empty `list`"]);
     claims(
         &measure("{ metric = \"rate\", aggregate = \"mode\" }"),
         5,

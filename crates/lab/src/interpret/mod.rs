@@ -11,7 +11,9 @@ mod virtual_time;
 mod wall_clock;
 
 use crate::data::{RunData, Unit};
-use crate::scenario::{Order, Scenario};
+use crate::scenario::{Order, Run, Scenario, StepKind, Work};
+use everwarm_gpu::Device;
+use everwarm_units::Span;
 use virtual_time::VirtualDevice;
 use wall_clock::WallDevice;
 
@@ -24,6 +26,25 @@ pub enum Error {
     /// Nothing will happen any more, or nothing but repetition.
     #[error("the scenario is stuck: {0}")]
     Stuck(String),
+    /// It does not end within what a run may last or record.
+    #[error("the scenario is too long: {0}")]
+    Long(String),
+    /// A kernel that the device can't be given.
+    #[error(
+        "the step `{label}` asks for a kernel of {asked}; one of {threads} threads takes at most {most} on {device}"
+    )]
+    Kernel {
+        /// The step's label.
+        label: String,
+        /// Execution time at the top clock.
+        asked: Span,
+        /// Its threads.
+        threads: u32,
+        /// The longest of so many threads.
+        most: Span,
+        /// The device's id.
+        device: String,
+    },
 }
 
 /// Runs `scenario` on a fresh handle of the device `id`; `progress` is told of each part.
@@ -37,6 +58,7 @@ pub fn run(
 ) -> Result<RunData, Error> {
     let backend = everwarm_gpu::open(id)?;
     let device = backend.device().clone();
+    fits(scenario, &device)?;
     let mut driver = match device.virtual_time {
         true => Driver::Virtual(VirtualDevice::new(backend)),
         false => Driver::Wall(WallDevice::new(id, backend)),
@@ -50,6 +72,21 @@ pub fn run(
     let cells = scenario.cells.iter().map(|cell| cell.variables.clone()).collect();
     let (name, seed) = (scenario.name.clone(), scenario.seed);
     Ok(RunData { scenario: name, device, seed, cells, units })
+}
+
+/// Holds the scenario's kernels against what the device can be given, before anything runs.
+fn fits(scenario: &Scenario, device: &Device) -> Result<(), Error> {
+    let actors = scenario.cells.iter().flat_map(|cell| &cell.actors);
+    for step in actors.flat_map(|actor| &actor.steps) {
+        if let StepKind::Run(Run { work: Work::FmaTime { time, threads }, .. }) = step.kind {
+            let most = device.fma_longest(threads);
+            if time > most {
+                let (label, device) = (step.label.clone(), device.id.clone());
+                return Err(Error::Kernel { label, asked: time, threads, most, device });
+            }
+        }
+    }
+    Ok(())
 }
 
 enum Driver {

@@ -5,17 +5,29 @@ use super::flight::Flight;
 use super::{Error, seed_of};
 use crate::data::Unit;
 use crate::scenario::{Cell, Scenario};
-use everwarm_gpu::Backend;
+use everwarm_gpu::{Backend, Completion};
 use everwarm_units::{Instant, Span};
 use std::collections::BTreeMap;
 
 /// Turns of the loop without time passing, after which a scenario counts as stuck.
 const TURNS_MAX: u32 = 1_000_000;
 
+/// Events of a whole run, at most. Each leaves a record, and what is recorded has to fit in memory.
+const EVENTS_MAX: u64 = 10_000_000;
+
+/// One round of one cell, at most; a kernel or a loop that lasts longer is a typing error.
+const ROUND_MAX: Span = Span::s(24 * 3600);
+
+/// How far the device is let run at once, so that one endless kernel is noticed.
+const STRIDE: Span = Span::s(600);
+
 /// A device in virtual time and the queues that actors have on it.
 pub struct VirtualDevice {
     backend: Box<dyn Backend>,
     flights: BTreeMap<String, Flight>,
+    events: u64,
+    /// When the round that runs must be over.
+    deadline: Instant,
 }
 
 /// One actor while its cell runs.
@@ -31,16 +43,22 @@ struct Seat {
 impl VirtualDevice {
     /// Takes the handle.
     pub fn new(backend: Box<dyn Backend>) -> Self {
-        VirtualDevice { backend, flights: BTreeMap::new() }
+        VirtualDevice {
+            backend,
+            flights: BTreeMap::new(),
+            events: 0,
+            deadline: Instant::FAR_FUTURE,
+        }
     }
 
     /// Runs one round of one cell.
     pub fn run(&mut self, plan: &Scenario, cell: usize, round: u32) -> Result<Unit, Error> {
         let mut seats = self.seats(&plan.cells[cell], seed_of(plan.seed, cell, round))?;
         let begin = self.backend.now();
+        self.deadline = begin + ROUND_MAX;
         let mut unit = Unit { cell, round, begin, end: begin, ..Unit::default() };
         let mut telemetry = plan.telemetry.map(|period| Sampler { period, next: begin });
-        let outcome = self.drive(&mut seats, &mut unit, &mut telemetry);
+        self.drive(&mut seats, &mut unit, &mut telemetry)?;
         unit.end = self.backend.now();
         for seat in &mut seats {
             seat.actor.stop();
@@ -52,7 +70,7 @@ impl VirtualDevice {
             self.flights.insert(seat.actor.name().to_owned(), seat.flight);
             unit.steps.extend(seat.actor.into_steps());
         }
-        outcome.map(|()| unit)
+        Ok(unit)
     }
 
     fn seats(&mut self, cell: &Cell, seed: u64) -> Result<Vec<Seat>, Error> {
@@ -158,7 +176,8 @@ impl VirtualDevice {
             _ => None,
         });
         let wake = times.chain(sample).min().unwrap_or(Instant::FAR_FUTURE);
-        match self.backend.wait(wake)? {
+        let busy = seats.iter().any(|seat| seat.flight.len() > 0);
+        match self.wait(wake, busy)? {
             Some(completion) => {
                 let seat = seats.iter_mut().find(|s| s.flight.queue == completion.queue);
                 if let Some(seat) = seat {
@@ -171,10 +190,33 @@ impl VirtualDevice {
         }
     }
 
+    /// The next completion until `wake`; `busy` if any can come. A run that does not end is an error.
+    fn wait(&mut self, wake: Instant, busy: bool) -> Result<Option<Completion>, Error> {
+        self.events += 1;
+        if self.events > EVENTS_MAX {
+            return Err(Error::Long(format!(
+                "it has recorded {EVENTS_MAX} events, which is all that is kept; shorten or split it"
+            )));
+        }
+        loop {
+            let now = self.backend.now();
+            if now > self.deadline {
+                return Err(Error::Long(format!(
+                    "one round of one cell has lasted {ROUND_MAX}, which is the limit; is a kernel, an idle time or a loop too long?"
+                )));
+            }
+            let stop = if busy { wake.min(now + STRIDE) } else { wake };
+            let completion = self.backend.wait(stop)?;
+            if completion.is_some() || stop == wake {
+                return Ok(completion);
+            }
+        }
+    }
+
     /// Waits for what is still in flight, so that the next cell begins on an empty device.
     fn drain(&mut self, seats: &mut [Seat]) -> Result<(), Error> {
         while seats.iter().any(|seat| seat.flight.len() > 0) {
-            let Some(completion) = self.backend.wait(Instant::FAR_FUTURE)? else { break };
+            let Some(completion) = self.wait(Instant::FAR_FUTURE, true)? else { break };
             if let Some(seat) = seats.iter_mut().find(|s| s.flight.queue == completion.queue) {
                 seat.flight.land(&mut seat.actor, &completion);
             }

@@ -10,7 +10,7 @@ use toml::{Spanned, Value};
 pub struct ScenarioDoc {
     pub name: Option<String>,
     pub about: Option<String>,
-    pub rounds: Option<Count>,
+    pub rounds: Option<Spanned<Count>>,
     pub seed: Option<u64>,
     pub order: Option<Order>,
     pub telemetry: Option<Telemetry>,

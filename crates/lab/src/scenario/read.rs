@@ -18,6 +18,12 @@ const STEPS_MAX: usize = 100_000;
 /// Cells of a sweep, at most; the same reason.
 const CELLS_MAX: usize = 10_000;
 
+/// Rounds of all cells together, at most; the same reason.
+const ROUNDS_MAX: usize = 1_000_000;
+
+/// Tokens of a prompt or an answer, at most; the same reason.
+const TOKENS_MAX: u32 = 1_000_000;
+
 /// Reads a scenario from a document's table; `name` is used where it gives none.
 pub fn read<'a>(
     source: Source<'a>,
@@ -27,11 +33,11 @@ pub fn read<'a>(
     let span = doc.span();
     let mut table = doc.into_inner();
     let sweep = Sweep::take(source, &mut table)?;
-    let assignments = sweep.cells();
-    if assignments.len() > CELLS_MAX {
-        let n = assignments.len();
-        return Err(source.error(span, format!("the sweep has {n} cells; at most {CELLS_MAX}")));
+    if sweep.len() > CELLS_MAX as u128 {
+        let why = format!("the sweep has {} cells; expected at most {CELLS_MAX}", sweep.len());
+        return Err(source.error(sweep.span.clone(), why));
     }
+    let assignments = sweep.cells();
     let mut cells = Vec::new();
     let mut head = None;
     for assignment in assignments {
@@ -44,10 +50,19 @@ pub fn read<'a>(
         head = Some(doc);
     }
     let head = head.expect("a sweep has at least one cell");
+    let rounds = head.rounds.as_ref().map_or(1, |n| n.get_ref().0);
+    if cells.len().saturating_mul(rounds as usize) > ROUNDS_MAX {
+        let at = head.rounds.as_ref().map_or(span, Spanned::span);
+        let why = format!(
+            "{rounds} rounds of {} cells are too many; expected at most {ROUNDS_MAX} in all",
+            cells.len()
+        );
+        return Err(source.error(at, why));
+    }
     Ok(Scenario {
         name: head.name.unwrap_or_else(|| name.to_owned()),
         about: head.about.unwrap_or_default(),
-        rounds: head.rounds.map_or(1, |n| n.0),
+        rounds,
         seed: head.seed.unwrap_or(1),
         order: head.order.unwrap_or_default(),
         telemetry: head.telemetry.and_then(|t| t.0),
@@ -75,7 +90,10 @@ impl Reader<'_> {
             .find(|&i| actors[..i].iter().any(|before| before.name == actors[i].name))
         {
             let why = format!("two actors are called `{}`", actors[twice].name);
-            return Err(self.source.error(span, why));
+            // A document's `steps` are an actor too, before the others.
+            let at = twice.checked_sub(usize::from(doc.steps.is_some()));
+            let at = at.and_then(|n| doc.actor.get(n)).map_or(span, Spanned::span);
+            return Err(self.source.error(at, why));
         }
         if actors.iter().all(|actor| actor.background) {
             let cell = match self.variables.is_empty() {
@@ -87,23 +105,26 @@ impl Reader<'_> {
             );
             return Err(self.source.error(span, why));
         }
-        self.signals_exist(&actors, span)?;
+        self.signals_exist(&actors, doc)?;
         Ok(Cell { variables: self.variables.clone(), actors })
     }
 
     /// An `await` that no other actor can end would hang.
-    fn signals_exist(&self, actors: &[Actor], span: Range<usize>) -> Result<(), BadInput> {
+    fn signals_exist(&self, actors: &[Actor], doc: &ScenarioDoc) -> Result<(), BadInput> {
         let raised: Vec<&str> = actors.iter().flat_map(|a| &a.steps).filter_map(raises).collect();
-        for step in actors.iter().flat_map(|a| &a.steps) {
-            if let StepKind::Await(name) = &step.kind
-                && !raised.contains(&name.as_str())
-            {
+        let own = doc.steps.iter().flatten();
+        let others = doc.actor.iter().flat_map(|actor| &actor.get_ref().steps);
+        let mut open: Vec<&Spanned<StepDoc>> = own.chain(others).collect();
+        while let Some(step) = open.pop() {
+            open.extend(step.get_ref().steps.iter().flatten());
+            let Some(name) = &step.get_ref().wait_for else { continue };
+            if !raised.contains(&name.as_str()) {
                 let known = match raised.as_slice() {
                     [] => "none is raised".to_owned(),
                     all => format!("raised are {}", all.join(", ")),
                 };
                 let why = format!("a step awaits `{name}`, which no step raises; {known}");
-                return Err(self.source.error(span, why));
+                return Err(self.source.error(step.span(), why));
             }
         }
         Ok(())
@@ -114,7 +135,7 @@ impl Reader<'_> {
         let steps = self.steps(&actor.steps)?;
         let passes_time = |step: &Step| match &step.kind {
             StepKind::Idle { span, .. } => !span.is_zero(),
-            StepKind::Run(run) => run.drain,
+            StepKind::Run(run) => run.drain && run.until != Until::Elapsed(Span::ZERO),
             StepKind::Model { .. } | StepKind::Await(_) => true,
             StepKind::Signal(_) | StepKind::Pin(_) => false,
         };
@@ -203,6 +224,11 @@ impl Reader<'_> {
         }
         if let Some(work) = step.run {
             return self.run(step, work, span).map(StepKind::Run);
+        }
+        let asked = [step.prefill, step.decode, step.answer, step.context, step.prompt];
+        if let Some(n) = asked.into_iter().flatten().map(|n| n.0).find(|n| *n > TOKENS_MAX) {
+            let why = format!("{n} tokens are too many; expected at most {TOKENS_MAX}");
+            return Err(self.source.error(span, why));
         }
         let part = match (step.prefill, step.decode, step.answer) {
             (Some(tokens), ..) => Part::Prefill(tokens.0),

@@ -6,6 +6,7 @@
 use crate::text::{BadInput, Source};
 use everwarm_units::Span;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use toml::de::{DeArray, DeTable, DeValue};
 use toml::{Spanned, Value};
 
@@ -15,6 +16,8 @@ type Placed<'a> = Spanned<DeValue<'a>>;
 /// The variables of a scenario in the order of the text.
 pub struct Sweep<'a> {
     variables: Vec<(String, Vec<Placed<'a>>)>,
+    /// Where it stands; empty without one.
+    pub span: Range<usize>,
 }
 
 /// The text by which selectors know a value: equal durations are equal, a table with a `name` goes
@@ -46,7 +49,7 @@ impl<'a> Sweep<'a> {
     pub fn take(source: Source<'a>, doc: &mut DeTable<'a>) -> Result<Self, BadInput> {
         let key = doc.keys().find(|key| key.get_ref() == "sweep").cloned();
         let Some(value) = key.and_then(|key| doc.remove(&key)) else {
-            return Ok(Sweep { variables: Vec::new() });
+            return Ok(Sweep { variables: Vec::new(), span: 0..0 });
         };
         let span = value.span();
         let DeValue::Table(table) = value.into_inner() else {
@@ -65,7 +68,12 @@ impl<'a> Sweep<'a> {
                         .error(span, format!("`{name}` must be a list of at least one value"))),
                 }
             });
-        Ok(Sweep { variables: variables.collect::<Result<_, _>>()? })
+        Ok(Sweep { variables: variables.collect::<Result<_, _>>()?, span })
+    }
+
+    /// How many cells there are; may be more than memory holds.
+    pub fn len(&self) -> u128 {
+        self.variables.iter().fold(1, |n, (_, values)| n.saturating_mul(values.len() as u128))
     }
 
     /// The product of all values; the first variable changes slowest.
