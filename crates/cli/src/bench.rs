@@ -31,7 +31,7 @@ pub fn measure(plan: Plan, config: Config, quiet: bool) -> anyhow::Result<Result
     Ok(measured?)
 }
 
-fn bar(steps: u64, quiet: bool) -> ProgressBar {
+pub fn bar(steps: u64, quiet: bool) -> ProgressBar {
     // indicatif draws nothing where stderr is no terminal.
     let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
     let bar = ProgressBar::with_draw_target(Some(steps), target);

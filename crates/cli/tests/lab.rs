@@ -100,6 +100,7 @@ fn a_run_that_fails_leaves_no_file() {
     let folder = Folder::new();
     folder.write("pin.toml", "steps = [{ run = \"empty\" }, { pin = 99 }]");
     folder.write("typo.toml", "steps = [{ run = \"empty\", tmies = 3 }]");
+    std::fs::write(folder.0.path().join("latin.toml"), b"rounds = 1\nname = \"caf\xe9\"").unwrap();
     let fails = |args: &[&str], expected: &[&str]| {
         let output = folder.everwarm(args);
         assert!(!output.status.success());
@@ -109,9 +110,36 @@ fn a_run_that_fails_leaves_no_file() {
     };
     fails(&["lab", "run", "pin.toml", "--device", "sim:m2", "-o", "r.jsonl"], &["P99", "P8"]);
     fails(&["lab", "run", "typo.toml", "-o", "r.jsonl"], &["typo.toml:1:27", "`tmies`", "`times`"]);
+    fails(&["lab", "run", "latin.toml"], &["latin.toml:2", "not UTF-8"]);
+    fails(&["lab", "check", "latin.toml"], &["latin.toml:2", "not UTF-8"]);
     fails(&["lab", "run", "nothing", "-o", "r.jsonl"], &["no scenario `nothing`", "ttft"]);
     fails(&["lab", "run", "pin.toml", "--device", "sim:m99", "-o", "r.jsonl"], &["m99", "m2"]);
-    assert_eq!(folder.files(), ["pin.toml", "typo.toml"]);
+    assert_eq!(folder.files(), ["latin.toml", "pin.toml", "typo.toml"]);
+}
+
+/// A file that takes the place of a pipe, a device or a link would be a loss.
+#[cfg(unix)]
+#[test]
+fn a_run_goes_where_its_name_leads() {
+    let folder = Folder::new();
+    folder.write("mine.toml", SCENARIO);
+    folder.write("kept.jsonl", "old");
+    let path = |name: &str| folder.0.path().join(name);
+    std::os::unix::fs::symlink("kept.jsonl", path("link.jsonl")).unwrap();
+    std::os::unix::fs::symlink("/dev/null", path("null.jsonl")).unwrap();
+    let run = |output: &str, extra: &[&str]| {
+        let args = ["lab", "run", "mine.toml", "--device", "sim:m2", "-o", output];
+        folder.everwarm(&[&args, extra].concat())
+    };
+    assert!(stderr(&run("link.jsonl", &[])).contains("`link.jsonl` exists"));
+    assert!(run("link.jsonl", &["--force"]).status.success());
+    assert!(run("null.jsonl", &["--force"]).status.success());
+    for link in ["link.jsonl", "null.jsonl"] {
+        assert!(path(link).is_symlink(), "{link} is no longer a link");
+    }
+    assert!(std::fs::read(path("kept.jsonl")).unwrap().len() > 100);
+    assert!(stderr(&run("no/where.jsonl", &[])).contains("there is no folder `no`"));
+    assert!(stderr(&run(".", &["--force"])).contains("is a folder"));
 }
 
 #[test]

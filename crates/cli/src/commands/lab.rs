@@ -1,5 +1,6 @@
 //! `everwarm lab list`, `run` and `check`.
 
+use crate::bench::bar;
 use crate::output::{print, print_json, write_whole};
 use anyhow::Context;
 use everwarm_lab::{Claims, Report, Scenario, Summary, Verdict};
@@ -105,17 +106,15 @@ fn run_one(args: Run) -> anyhow::Result<ExitCode> {
     scenario.seed = args.seed.unwrap_or(scenario.seed);
     if let Some(path) = &args.output {
         // Before the run, which may take long.
-        anyhow::ensure!(
-            args.force || !path.exists(),
-            "`{}` exists; --force replaces it",
-            path.display()
-        );
+        writable(path, args.force)?;
         anyhow::ensure!(cfg!(feature = "parquet") || !is_table(path), NO_PARQUET);
     }
     let id = device(args.device);
     let self_test = everwarm_lab::self_test(&id)?;
     let started = SystemTime::now();
-    let run = everwarm_lab::run(&scenario, &id, |_, _| {})?;
+    let bar = bar((scenario.cells.len() * scenario.rounds as usize) as u64, args.json);
+    let run = everwarm_lab::run(&scenario, &id, |done, _| bar.set_position(done as u64))?;
+    bar.finish_and_clear();
     if let Some(path) = &args.output {
         let mut manifest = everwarm_lab::manifest(&run, &text);
         manifest.self_test = Some(self_test);
@@ -148,11 +147,24 @@ fn scenario(name: &str) -> anyhow::Result<(Scenario, String)> {
         let found = everwarm_lab::SCENARIOS.iter().find(|one| one.name == name);
         return Ok((scenario, found.map(|one| one.text.to_owned()).unwrap_or_default()));
     }
-    let text = std::fs::read_to_string(name).with_context(|| {
+    if !Path::new(name).exists() {
         let known = everwarm_lab::scenario_names();
-        format!("no scenario `{name}`: neither a readable file nor built in; built in are {known}")
-    })?;
+        anyhow::bail!("no scenario `{name}`: no such file, and built in are {known}");
+    }
+    let text = read(Path::new(name), "scenario")?;
     Ok((Scenario::from_toml(name, &text)?, text))
+}
+
+/// The text of a file that a person wrote.
+fn read(path: &Path, what: &str) -> anyhow::Result<String> {
+    let shown = path.display();
+    let bytes =
+        std::fs::read(path).with_context(|| format!("the {what} file `{shown}` can't be read"))?;
+    String::from_utf8(bytes).map_err(|error| {
+        let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = good.iter().filter(|byte| **byte == b'\n').count() + 1;
+        anyhow::anyhow!("{shown}:{line}: the {what} file is not UTF-8 from here on")
+    })
 }
 
 const NO_PARQUET: &str = "this build can't write Parquet (build it with `--features parquet`); \
@@ -160,6 +172,18 @@ const NO_PARQUET: &str = "this build can't write Parquet (build it with `--featu
 
 fn is_table(path: &Path) -> bool {
     path.extension().is_some_and(|ext| ext == "parquet")
+}
+
+/// Refuses a place for a run's file where nothing could be written, or something would be lost.
+fn writable(path: &Path, force: bool) -> anyhow::Result<()> {
+    let shown = path.display();
+    anyhow::ensure!(!path.is_dir(), "`{shown}` is a folder; expected the name of a file");
+    anyhow::ensure!(force || !path.is_file(), "`{shown}` exists; --force replaces it");
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if let Some(folder) = folder {
+        anyhow::ensure!(folder.is_dir(), "`{shown}`: there is no folder `{}`", folder.display());
+    }
+    Ok(())
 }
 
 /// Writes a run so that its file is there whole or not at all.
@@ -242,8 +266,7 @@ fn device(asked: Option<String>) -> String {
 
 fn claims(file: Option<&Path>) -> anyhow::Result<Claims> {
     let Some(file) = file else { return Ok(Claims::built_in()) };
-    let text = std::fs::read_to_string(file)
-        .with_context(|| format!("the claims file `{}` can't be read", file.display()))?;
+    let text = read(file, "claims")?;
     let folder = file.parent().unwrap_or(Path::new("."));
     Ok(Claims::from_toml(&file.display().to_string(), &text, folder)?)
 }
@@ -254,7 +277,13 @@ fn check(args: Check) -> anyhow::Result<ExitCode> {
         claims = claims.only(pattern);
         anyhow::ensure!(!claims.claims.is_empty(), "no claim's id fits `{pattern}`");
     }
-    let report = everwarm_lab::check(&claims, &device(args.device), &|_, _, _| {})?;
+    let bar = bar(0, args.json);
+    let progress = |done: usize, all: usize, _: &str| {
+        bar.set_length(all as u64);
+        bar.set_position(done as u64);
+    };
+    let report = everwarm_lab::check(&claims, &device(args.device), &progress)?;
+    bar.finish_and_clear();
     match args.json {
         true => print_json(&report_json(&claims, &report))?,
         false => print(&report_text(&claims, &report))?,
