@@ -5,6 +5,7 @@
 //! whatever is still unread. The same descriptor resets the connection where a proper close would
 //! tell a lie, and outlasts hyper where a close would destroy an answer on its way.
 
+use crate::route::Route;
 use socket2::SockRef;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -16,6 +17,8 @@ const LINGER: Duration = Duration::from_secs(1);
 
 pub(crate) struct Client {
     socket: TcpStream,
+    /// Its two ends; `None` if it was gone at once.
+    pub(crate) route: Option<Route>,
     unread_body: AtomicBool,
 }
 
@@ -24,7 +27,8 @@ impl Client {
     pub(crate) fn of(stream: &TcpStream) -> std::io::Result<Self> {
         let duplicate: std::net::TcpStream = SockRef::from(stream).try_clone()?.into();
         let socket = TcpStream::from_std(duplicate)?;
-        Ok(Client { socket, unread_body: AtomicBool::new(false) })
+        let route = Route::accepted(&socket);
+        Ok(Client { socket, route, unread_body: AtomicBool::new(false) })
     }
 
     /// Ends when the client has closed or reset its side.

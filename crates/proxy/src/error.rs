@@ -55,6 +55,8 @@ pub(crate) enum UpstreamFailure {
     Closed(String),
     /// What came is not HTTP.
     Protocol(String),
+    /// The upstream is the proxy itself.
+    Loop,
 }
 
 impl UpstreamFailure {
@@ -66,6 +68,7 @@ impl UpstreamFailure {
             UpstreamFailure::HeadTimeout(_) => "head_timeout",
             UpstreamFailure::Closed(_) => "closed",
             UpstreamFailure::Protocol(_) => "protocol",
+            UpstreamFailure::Loop => "loop",
         }
     }
 
@@ -74,6 +77,7 @@ impl UpstreamFailure {
             UpstreamFailure::ConnectTimeout(_) | UpstreamFailure::HeadTimeout(_) => {
                 StatusCode::GATEWAY_TIMEOUT
             }
+            UpstreamFailure::Loop => StatusCode::LOOP_DETECTED,
             _ => StatusCode::BAD_GATEWAY,
         }
     }
@@ -94,6 +98,11 @@ impl UpstreamFailure {
             }
             UpstreamFailure::Protocol(what) => {
                 format!("the upstream {upstream} did not answer in HTTP ({what})")
+            }
+            UpstreamFailure::Loop => {
+                format!(
+                    "the upstream {upstream} leads back to this proxy; give it the server's address"
+                )
             }
         }
     }

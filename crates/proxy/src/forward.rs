@@ -59,7 +59,11 @@ pub(crate) async fn serve(
         client.body_left_unread();
         return Ok(bad_request_body(refused));
     }
-    match shared.answer(&outgoing, &exchange).await {
+    let answered = match client.route {
+        Some(route) if shared.pool.routes.contains(route) => Err(UpstreamFailure::Loop),
+        _ => shared.answer(&outgoing, &exchange).await,
+    };
+    match answered.and_then(|answer| asked_for(answer, client_upgrade.is_some())) {
         Ok((response, connection)) => {
             shared.metrics.response(response.status());
             let answer = Answer { response, connection, outgoing, exchange, client };
@@ -75,6 +79,19 @@ pub(crate) async fn serve(
             }
             Ok(failure.response(&shared.upstream).map(Either::Right))
         }
+    }
+}
+
+/// Refuses a switch of protocols that the client did not ask for and could not follow.
+fn asked_for<T>(
+    answer: (Response<T>, Connection),
+    upgrade: bool,
+) -> Result<(Response<T>, Connection), UpstreamFailure> {
+    match answer.0.status() {
+        StatusCode::SWITCHING_PROTOCOLS if !upgrade => {
+            Err(UpstreamFailure::Protocol("a switch of protocols that nobody asked for".to_owned()))
+        }
+        _ => Ok(answer),
     }
 }
 

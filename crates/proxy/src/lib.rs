@@ -24,6 +24,7 @@ mod forward;
 mod headers;
 mod metrics;
 mod pool;
+mod route;
 mod server;
 
 pub use config::{Config, Limits, Upstream, UpstreamError};

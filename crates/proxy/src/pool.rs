@@ -7,6 +7,7 @@
 use crate::body::RequestBody;
 use crate::config::{Limits, Upstream};
 use crate::error::UpstreamFailure;
+use crate::route::{Noted, Routes};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,6 +24,7 @@ pub(crate) struct Connection {
     /// The server's own limit on idleness, where it told.
     pub(crate) idle_max: Duration,
     served: u32,
+    _noted: Noted,
     _task: AbortOnDropHandle<()>,
 }
 
@@ -48,11 +50,14 @@ pub(crate) struct Pool {
     upstream: Upstream,
     limits: Limits,
     idle: Mutex<Vec<Idle>>,
+    /// Of all connections that are open, idle or not.
+    pub(crate) routes: Routes,
 }
 
 impl Pool {
     pub(crate) fn new(upstream: Upstream, limits: Limits) -> Arc<Self> {
-        Arc::new(Pool { upstream, limits, idle: Mutex::new(Vec::new()) })
+        let (idle, routes) = (Mutex::new(Vec::new()), Routes::default());
+        Arc::new(Pool { upstream, limits, idle, routes })
     }
 
     /// The idle connection that was used last, if one may still be used.
@@ -109,6 +114,7 @@ impl Pool {
             }
         };
         let _ = stream.set_nodelay(true);
+        let noted = self.routes.note(&stream);
         let read = Arc::new(AtomicU64::new(0));
         let total = Arc::clone(&read);
         let count = move |bytes: &[u8]| {
@@ -130,7 +136,7 @@ impl Pool {
         let task = AbortOnDropHandle::new(task);
         sender.ready().await.map_err(|e| UpstreamFailure::Closed(e.to_string()))?;
         let idle_max = self.limits.pool_idle;
-        Ok(Connection { sender, read, idle_max, served: 0, _task: task })
+        Ok(Connection { sender, read, idle_max, served: 0, _noted: noted, _task: task })
     }
 
     async fn tcp(&self) -> Result<TcpStream, UpstreamFailure> {

@@ -123,7 +123,11 @@ fn named(address: SocketAddr, error: &std::io::Error) -> StartError {
 fn refuse_loop(upstream: &Upstream, own: SocketAddr) -> Result<(), StartError> {
     let (host, port) = upstream.target();
     let local = match host.parse::<std::net::IpAddr>() {
-        Ok(ip) => ip == own.ip() || (ip.is_loopback() && own.ip().is_unspecified()),
+        Ok(ip) => {
+            // Whoever connects to no address connects to this machine.
+            let (ip, own) = (ip.to_canonical(), own.ip().to_canonical());
+            ip == own || ip.is_unspecified() || (ip.is_loopback() && own.is_unspecified())
+        }
         Err(_) => host.eq_ignore_ascii_case("localhost"),
     };
     if local && port == own.port() {
