@@ -192,6 +192,9 @@ impl Default for Plan {
     }
 }
 
+/// Longer than any context of today, and short enough to be held. Source: guess.
+const TOKENS_MAX: u32 = 1 << 20;
+
 impl Plan {
     /// Says what is wrong with a plan before anything is sent.
     ///
@@ -216,11 +219,16 @@ impl Plan {
             if *tokens == 0 {
                 return wrong("a prompt of 0 tokens; expected at least 1".to_owned());
             }
+            if *tokens > TOKENS_MAX {
+                return wrong(format!(
+                    "a prompt of {tokens} tokens; expected at most {TOKENS_MAX}"
+                ));
+            }
             if self.rounds[..i].iter().any(|(other, _)| other == tokens) {
                 return wrong(format!("the prompt length {tokens} is there twice"));
             }
         }
-        if self.hint_lead > self.idle {
+        if self.conditions.contains(&Condition::PreWarmHint) && self.hint_lead > self.idle {
             return wrong(format!(
                 "the hint comes {} ahead, but only {} pass before a request",
                 self.hint_lead, self.idle
@@ -310,11 +318,15 @@ mod tests {
         };
         assert!(Plan::default().check().is_ok());
         check(Plan { rounds: vec![(16, 0)], ..Plan::default() }, "0 rounds at 16");
+        check(Plan { rounds: vec![(u32::MAX, 1)], ..Plan::default() }, "expected at most 1048576");
+        let short =
+            |condition| Plan { conditions: vec![condition], idle: Span::ms(50), ..Plan::default() };
+        check(short(Condition::PreWarmHint), "100 ms ahead, but only 50");
+        assert!(short(Condition::Idle).check().is_ok());
         check(
             Plan { rounds: vec![(16, 1), (16, 2)], ..Plan::default() },
             "length 16 is there twice",
         );
         check(Plan { conditions: vec![], ..Plan::default() }, "at least one condition");
-        check(Plan { idle: Span::ms(5), ..Plan::default() }, "100 ms ahead");
     }
 }
