@@ -14,7 +14,7 @@ mod error;
 mod punctual;
 pub mod wire;
 
-pub use backend::{default_device, devices, open};
+pub use backend::{default_device, devices, known, open};
 pub use clock::Monotonic;
 pub use device::{Completion, Counters, Device, Queue, Ticket};
 pub use error::Error;

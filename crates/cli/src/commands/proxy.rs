@@ -6,6 +6,7 @@ use everwarm_governor::POLICIES;
 use everwarm_hold::{Prewarm, Shape, on_parent_exit};
 use everwarm_proxy::{Config, Handle, Limits, Upstream};
 use everwarm_units::{Joules, Span};
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -159,6 +160,7 @@ impl Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_max_level(tracing::Level::WARN)
         .with_target(false)
         .init();
@@ -196,6 +198,9 @@ async fn serve(args: Args) -> anyhow::Result<ExitCode> {
         on_parent_exit(move || orphaned.blocking_send(()).unwrap_or_default());
     }
     let device = config.warmer.device.clone();
+    if let Some(device) = &device {
+        try_device(device)?;
+    }
     let proxy = everwarm_proxy::spawn(config).await?;
     announce(&args, &proxy, device.as_deref())?;
     tokio::select! {
@@ -204,7 +209,7 @@ async fn serve(args: Args) -> anyhow::Result<ExitCode> {
         Some(()) = parent_gone.recv() => {}
     }
     let drained = tokio::select! {
-        drained = proxy.shutdown() => drained,
+        drained = shut_down(proxy, args.drain) => drained,
         _ = interrupt.recv() => false,
         _ = terminate.recv() => false,
     };
@@ -212,6 +217,29 @@ async fn serve(args: Args) -> anyhow::Result<ExitCode> {
         eprintln!("everwarm: responses that were still running have been cut");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Ends the start for a device that can never be, and warns of one that is not there yet.
+fn try_device(device: &str) -> anyhow::Result<()> {
+    everwarm_gpu::known(device)?;
+    if let Err(error) = everwarm_gpu::open(device) {
+        eprintln!("everwarm: warning: {error}; nothing is warmed until it is there");
+    }
+    Ok(())
+}
+
+/// Lets running responses end, and says so if that takes a while.
+async fn shut_down(proxy: Handle, drain: Span) -> bool {
+    let mut ended = std::pin::pin!(proxy.shutdown());
+    tokio::select! {
+        drained = &mut ended => return drained,
+        () = tokio::time::sleep(Duration::from_millis(300)) => {}
+    }
+    eprintln!(
+        "everwarm: responses are still running and may go on for {drain:.0}; a second signal ends \
+         them"
+    );
+    ended.await
 }
 
 fn announce(args: &Args, proxy: &Handle, device: Option<&str>) -> anyhow::Result<()> {

@@ -1,5 +1,6 @@
 //! `everwarm sim-server`.
 
+use crate::output::print;
 use anyhow::Context;
 use clap::builder::PossibleValuesParser;
 use everwarm_hold::on_parent_exit;
@@ -85,14 +86,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn print_ready(handle: &Handle, json: bool) -> std::io::Result<()> {
-    use std::io::Write;
-    let mut out = std::io::stdout().lock();
-    if json {
-        let ready = serde_json::json!({"url": handle.url(), "device": handle.device()});
-        writeln!(out, "{ready}")?;
-    } else {
-        writeln!(out, "serving {} on {}", handle.url(), handle.device())?;
+fn print_ready(handle: &Handle, json: bool) -> anyhow::Result<()> {
+    let (url, device) = (handle.url(), handle.device());
+    match json {
+        true => print(&format!("{}\n", serde_json::json!({"url": url, "device": device}))),
+        false => print(&format!("serving {url} on {device}\n")),
     }
-    out.flush()
 }

@@ -63,6 +63,19 @@ pub fn open(id: &str) -> Result<Box<dyn Backend>, Error> {
     }
 }
 
+/// Finds out whether `id` names a device that there could be, without opening it: hardware and
+/// shared devices may come later, a kind or a chip that nobody knows never will.
+///
+/// # Errors
+/// [`Error::NoDevice`] says what exists instead.
+pub fn known(id: &str) -> Result<(), Error> {
+    match id.split_once(':') {
+        Some(("sim", rest)) if !sim::is_socket(rest) => sim::chip_of(id).map(drop),
+        Some((prefix, _)) if TABLE.iter().any(|entry| entry.prefix == prefix) => Ok(()),
+        _ => open(id).map(drop),
+    }
+}
+
 /// The chip of a simulated device in virtual time, for those who run its machine themselves.
 ///
 /// # Errors

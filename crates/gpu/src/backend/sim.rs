@@ -60,7 +60,7 @@ pub(super) fn chip_of(id: &str) -> Result<Chip, Error> {
 }
 
 /// A path that is a socket, or could only be meant as one.
-fn is_socket(rest: &str) -> bool {
+pub(super) fn is_socket(rest: &str) -> bool {
     use std::os::unix::fs::FileTypeExt;
     match std::fs::metadata(rest) {
         Ok(meta) => meta.file_type().is_socket(),
