@@ -243,7 +243,12 @@ fn within(path: &str, value: f64, least: f64, most: f64, unit: &str) -> Result<(
     if value >= least && value <= most {
         return Ok(());
     }
-    Err(wrong(path, format!("{value}{unit}"), format!("{least}{unit} to {most}{unit}")))
+    // Three hundred digits help nobody.
+    let shown = match value == 0.0 || (1e-6..1e15).contains(&value.abs()) {
+        true => value.to_string(),
+        false => format!("{value:e}"),
+    };
+    Err(wrong(path, shown + unit, format!("{least}{unit} to {most}{unit}")))
 }
 
 #[cfg(test)]

@@ -95,6 +95,10 @@ impl Kind {
         let scaled = value / scale;
         match f.precision() {
             Some(digits) => write!(f, "{scaled:.digits$} {unit}"),
+            // Beyond what anybody would write out.
+            None if scaled.abs() >= 1e15 || (scaled != 0.0 && scaled.abs() < 1e-6) => {
+                write!(f, "{scaled:e} {unit}")
+            }
             None => write!(f, "{} {unit}", (scaled * 1e6).round() / 1e6),
         }
     }

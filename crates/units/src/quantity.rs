@@ -131,6 +131,7 @@ mod tests {
     fn text_reads_and_prints() {
         assert_eq!("444 MHz".parse::<Hertz>().unwrap(), Hertz::mhz(444.0));
         assert_eq!(Hertz::mhz(1398.0).to_string(), "1.398 GHz");
+        assert_eq!(Hertz::mhz(1e300).to_string(), "1e297 GHz");
         assert_eq!("2 Wh".parse::<Joules>().unwrap().as_j(), 7200.0);
         assert_eq!("1e+3 kHz".parse::<Hertz>().unwrap(), Hertz::mhz(1.0));
         let error = "1e303 GHz".parse::<Hertz>().unwrap_err().to_string();
