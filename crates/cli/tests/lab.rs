@@ -89,6 +89,10 @@ fn a_run_as_tables_is_the_same_run_or_refused() {
         let tables = ["marks", "requests", "telemetry"].map(|kind| format!("run.{kind}.parquet"));
         let [marks, requests, telemetry] = &tables;
         assert_eq!(folder.files(), ["mine.toml", marks, "run.parquet", requests, telemetry]);
+        std::fs::remove_file(folder.0.path().join("run.parquet")).unwrap();
+        let again = run("run.parquet");
+        assert!(stderr(&again).contains(" exists; --force"), "{}", stderr(&again));
+        assert_eq!(folder.files(), ["mine.toml", marks, requests, telemetry], "no mixed run");
     } else {
         assert!(stderr(&output).contains("`--features parquet`"), "{}", stderr(&output));
         assert_eq!(folder.files(), ["mine.toml"]);

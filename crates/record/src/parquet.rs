@@ -117,7 +117,10 @@ const MARKS: &[(&str, Kind, bool)] = &[
     ("cell", Text, true),
 ];
 
-/// The tables of a run by name: `dispatches`, `telemetry`, `requests`, `marks`.
+/// Names of a run's tables; the first holds what is the run's own, the command buffers.
+pub const TABLES: [&str; 4] = ["dispatches", "telemetry", "requests", "marks"];
+
+/// The tables of a run by name, as in [`TABLES`].
 ///
 /// # Errors
 /// [`Error::Parquet`], which only a defect of this crate would cause.
@@ -130,12 +133,13 @@ pub fn to_tables(run: &Run) -> Result<Vec<(&'static str, Vec<u8>)>, Error> {
         kind: Whole,
         optional: true,
     }));
-    Ok(vec![
-        ("dispatches", table(manifest, &columns(DISPATCHES), &run.dispatches)?),
-        ("telemetry", table(manifest, &telemetry, &run.telemetry)?),
-        ("requests", table(manifest, &columns(REQUESTS), &run.requests)?),
-        ("marks", table(manifest, &columns(MARKS), &run.marks)?),
-    ])
+    let tables = [
+        table(manifest, &columns(DISPATCHES), &run.dispatches)?,
+        table(manifest, &telemetry, &run.telemetry)?,
+        table(manifest, &columns(REQUESTS), &run.requests)?,
+        table(manifest, &columns(MARKS), &run.marks)?,
+    ];
+    Ok(TABLES.into_iter().zip(tables).collect())
 }
 
 /// The run of the tables that are given; one that is missing counts as empty.

@@ -178,7 +178,9 @@ fn is_table(path: &Path) -> bool {
 fn writable(path: &Path, force: bool) -> anyhow::Result<()> {
     let shown = path.display();
     anyhow::ensure!(!path.is_dir(), "`{shown}` is a folder; expected the name of a file");
-    anyhow::ensure!(force || !path.is_file(), "`{shown}` exists; --force replaces it");
+    if let Some(there) = files(path).iter().find(|file| !force && file.is_file()) {
+        anyhow::bail!("`{}` exists; --force replaces it", there.display());
+    }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     if let Some(folder) = folder {
         anyhow::ensure!(folder.is_dir(), "`{shown}`: there is no folder `{}`", folder.display());
@@ -194,15 +196,23 @@ fn save(path: &Path, run: &everwarm_record::Run, force: bool) -> anyhow::Result<
     }
 }
 
-/// The command buffers under the name itself, other tables beside it: `run.telemetry.parquet`.
+/// Every file of a run that is written to `path`. In tables, the command buffers stand under the
+/// name itself, the others beside it: `run.telemetry.parquet`.
+fn files(path: &Path) -> Vec<PathBuf> {
+    let mut files = vec![path.to_owned()];
+    #[cfg(feature = "parquet")]
+    if is_table(path) {
+        let beside = &everwarm_record::parquet::TABLES[1..];
+        files.extend(beside.iter().map(|table| path.with_extension(format!("{table}.parquet"))));
+    }
+    files
+}
+
 #[cfg(feature = "parquet")]
 fn save_tables(path: &Path, run: &everwarm_record::Run, force: bool) -> anyhow::Result<()> {
-    for (name, bytes) in everwarm_record::parquet::to_tables(run)? {
-        let path = match name {
-            "dispatches" => path.to_owned(),
-            other => path.with_extension(format!("{other}.parquet")),
-        };
-        write_whole(&path, &bytes, force)?;
+    let tables = everwarm_record::parquet::to_tables(run)?;
+    for (file, (_, bytes)) in files(path).iter().zip(tables) {
+        write_whole(file, &bytes, force)?;
     }
     Ok(())
 }
