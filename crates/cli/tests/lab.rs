@@ -49,6 +49,32 @@ const SCENARIO: &str =
     "rounds = 2\nsteps = [{ idle = \"10 ms\" }, { run = { alu = \"1 ms\" }, times = 3 }]";
 
 #[test]
+fn a_runtime_file_lies_beside_the_scenario() {
+    let folder = Folder::new();
+    let text = include_str!("../../workload/runtimes/llamacpp.toml");
+    std::fs::create_dir(folder.0.path().join("own")).unwrap();
+    folder.write("own/mine.toml", &text.replace("buffers_per_layer = 1", "buffers_per_layer = 2"));
+    folder.write("own/bad.toml", &text.replace("tile = 32", "tile = 0"));
+    let run = |runtime: &str| {
+        folder.write(
+            "own/run.toml",
+            &format!("steps = [{{ prefill = 16, runtime = \"{runtime}\" }}]"),
+        );
+        folder.everwarm(&["lab", "run", "own/run.toml", "--device", "sim:m2", "--json"])
+    };
+    let buffers = |runtime: &str| json(&run(runtime))["steps"][0]["dispatches"].as_u64().unwrap();
+    // Twice as many for each block, and one for the output matrix as before.
+    assert_eq!(buffers("mine.toml"), 2 * (buffers("llamacpp") - 1) + 1);
+    let check = |runtime: &str, expected: &[&str]| {
+        let err = stderr(&run(runtime));
+        expected.iter().for_each(|part| assert!(err.contains(part), "no `{part}` in {err}"));
+    };
+    check("bad.toml", &["own/run.toml:1:", "own/bad.toml: [prefill] tile is 0"]);
+    check("none.toml", &["own/none.toml` can't be read"]);
+    check("mine", &["no runtime `mine`; there are mlx, llamacpp", "ends in .toml"]);
+}
+
+#[test]
 fn a_run_is_recorded_once_and_whole() {
     let folder = Folder::new();
     folder.write("mine.toml", SCENARIO);

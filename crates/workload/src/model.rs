@@ -60,19 +60,46 @@ impl Model {
     /// # Errors
     /// [`Error::Invalid`] with line, value and what was expected.
     pub fn from_toml(text: &str) -> Result<Model, Error> {
-        let model: Model = parse(text)?;
-        let sizes =
-            [model.layers, model.width, model.heads, model.kv_heads, model.head_dim, model.ffn];
-        if sizes.contains(&0) || model.bits_per_weight <= 0.0 || model.bits_per_kv <= 0.0 {
-            return Err(Error::Invalid("every size of a model must be above 0".into()));
+        parse::<Model>(text)?.checked()
+    }
+
+    /// The table `[model]` of a runtime file.
+    pub(crate) fn from_table(table: toml::Table) -> Result<Model, Error> {
+        let model: Result<Model, _> = table.try_into();
+        model.map_err(|e| Error::Invalid(format!("[model] {}", e.message())))?.checked()
+    }
+
+    fn checked(self) -> Result<Model, Error> {
+        let counts = [
+            ("layers", self.layers),
+            ("width", self.width),
+            ("heads", self.heads),
+            ("kv_heads", self.kv_heads),
+            ("head_dim", self.head_dim),
+            ("ffn", self.ffn),
+            ("vocabulary", self.vocabulary),
+        ];
+        let counts = counts.map(|(key, n)| (key, f64::from(n)));
+        let bits = [("bits_per_weight", self.bits_per_weight), ("bits_per_kv", self.bits_per_kv)];
+        // Written so that a NaN is refused, too.
+        let wrong = counts.iter().chain(&bits).find(|(_, n)| !n.is_finite() || *n <= 0.0);
+        match wrong {
+            Some((key, n)) => Err(Error::Invalid(format!(
+                "the model's {key} is {n}; expected a finite number above 0"
+            ))),
+            None => Ok(self),
         }
-        Ok(model)
+    }
+
+    /// Width of all query heads, of all key (or value) heads.
+    fn attention_widths(&self) -> [f64; 2] {
+        [self.heads, self.kv_heads].map(|n| f64::from(n) * f64::from(self.head_dim))
     }
 
     /// Weights of one block's matrices.
     fn layer_weights(&self) -> f64 {
-        let [d, q, kv] =
-            [self.width, self.heads * self.head_dim, self.kv_heads * self.head_dim].map(f64::from);
+        let d = f64::from(self.width);
+        let [q, kv] = self.attention_widths();
         2.0 * d * q + 2.0 * d * kv + 3.0 * d * f64::from(self.ffn)
     }
 
@@ -84,8 +111,7 @@ impl Model {
     /// `padded` rows.
     pub(crate) fn layer(&self, rows: u32, padded: u32, context: u32) -> Cost {
         let (m, c) = (f64::from(rows), f64::from(context));
-        let q = f64::from(self.heads * self.head_dim);
-        let kv = f64::from(self.kv_heads * self.head_dim);
+        let [q, kv] = self.attention_widths();
         // Scores and weighted values, each 2 operations a product; a new token sees what came
         // before it and, on average, half of the new ones.
         let attention = 4.0 * m * (c + m / 2.0) * q;

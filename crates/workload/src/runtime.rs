@@ -105,10 +105,27 @@ pub enum Error {
 #[serde(deny_unknown_fields)]
 struct File {
     name: String,
-    model: String,
+    model: ModelDoc,
     serving: Serving,
     prefill: Phase,
     decode: Phase,
+}
+
+/// A built-in model's name, or a model of the runtime's own.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected the name of a built-in model, or a table `[model]`")]
+enum ModelDoc {
+    Name(String),
+    Own(toml::Table),
+}
+
+impl ModelDoc {
+    fn model(self) -> Result<Model, Error> {
+        match self {
+            ModelDoc::Name(name) => Model::built_in(&name),
+            ModelDoc::Own(table) => Model::from_table(table),
+        }
+    }
 }
 
 impl Runtime {
@@ -126,17 +143,18 @@ impl Runtime {
         Self::from_toml(built_in_text("runtime", name, Self::BUILT_IN)?)
     }
 
-    /// Reads a runtime file; its `model` is a built-in one.
+    /// Reads a runtime file; its `model` is a built-in one's name, or a table.
     ///
     /// # Errors
-    /// [`Error::Invalid`] with line, value and what was expected.
+    /// [`Error::Invalid`] with line, value and what was expected; [`Error::Unknown`] for a model
+    /// that is not built in.
     pub fn from_toml(text: &str) -> Result<Runtime, Error> {
         let file: File = parse(text)?;
         for (phase, which) in [(&file.prefill, "prefill"), (&file.decode, "decode")] {
             phase.check(which)?;
         }
-        let model = Model::built_in(&file.model)?;
-        let File { name, serving, prefill, decode, .. } = file;
+        let File { name, model, serving, prefill, decode } = file;
+        let model = model.model()?;
         Ok(Runtime { name, model, serving, prefill, decode })
     }
 
@@ -252,5 +270,22 @@ mod tests {
             good.replace("llama-3.2-3b-4bit", "gpt"),
             "no model `gpt`; there are llama-3.2-3b-4bit",
         );
+        check(good.replace("\"llama-3.2-3b-4bit\"", "3"), "or a table `[model]`");
+        check(own_model(|text| text.replace("ffn", "fnn")), "unknown field `fnn`");
+        check(own_model(|text| text.replace("layers = 28", "layers = 0")), "above 0");
+    }
+
+    #[test]
+    fn a_runtime_brings_its_own_model() {
+        let wide = Runtime::from_toml(&own_model(|text| text.replace("= 28", "= 56"))).unwrap();
+        let known = Runtime::built_in(Runtime::BUILT_IN[0].0).unwrap();
+        assert_eq!(wide.model, Model { layers: 56, ..known.model });
+    }
+
+    /// The first built-in runtime with the first built-in model, changed, as its table `[model]`.
+    fn own_model(change: impl Fn(&str) -> String) -> String {
+        let (name, text) = Model::BUILT_IN[0];
+        let runtime = Runtime::BUILT_IN[0].1.replace(&format!("model = \"{name}\"\n"), "");
+        format!("{runtime}\n[model]\n{}", change(text))
     }
 }

@@ -2,7 +2,6 @@
 
 use crate::output::print;
 use anyhow::Context;
-use clap::builder::PossibleValuesParser;
 use everwarm_hold::on_parent_exit;
 use everwarm_sim_server::{CONTEXT_DEFAULT, Config, Handle, Signals, spawn};
 use everwarm_workload::Runtime;
@@ -37,13 +36,14 @@ pub struct Args {
     #[arg(long, value_name = "DEVICE", default_value = "sim:m2")]
     device: String,
 
-    /// How prompts are submitted: `mlx` (waits for each command buffer) or `llamacpp` (commits
-    /// ahead).
-    #[arg(long, value_name = "NAME", default_value = "mlx", value_parser = runtimes())]
-    runtime: String,
+    /// How prompts are submitted: `mlx` (waits for each command buffer), `llamacpp` (commits
+    /// ahead), or a runtime file of your own (docs/runtimes.md).
+    #[arg(long, value_name = "NAME|FILE.toml", default_value = "mlx", value_parser = runtime)]
+    runtime: Runtime,
 
     /// Where to serve HTTP; port 0 takes any free one.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080",
+          value_parser = super::proxy::address)]
     listen: SocketAddr,
 
     /// Where other processes find the GPU [default: a file in $XDG_RUNTIME_DIR or the folder for
@@ -65,14 +65,18 @@ pub struct Args {
     json: bool,
 }
 
-fn runtimes() -> PossibleValuesParser {
-    PossibleValuesParser::new(Runtime::BUILT_IN.iter().map(|(name, _)| *name))
+fn runtime(name: &str) -> Result<Runtime, String> {
+    if !name.ends_with(".toml") {
+        return Runtime::built_in(name)
+            .map_err(|error| format!("{error}, and runtime files, whose names end in .toml"));
+    }
+    let text = std::fs::read_to_string(name).map_err(|error| format!("can't read it: {error}"))?;
+    Runtime::from_toml(&text).map_err(|error| error.to_string())
 }
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let Args { device, runtime, listen, socket, context, exit_with_parent, json } = args;
-    let runtime = Runtime::built_in(&runtime)?;
     let signals = Signals::watch().context("can't watch for signals")?;
     if exit_with_parent {
         // By the same way as a user's signal, so that the socket's file goes, too.

@@ -9,6 +9,7 @@ use everwarm_units::{PState, Span};
 use everwarm_workload::Runtime;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -245,9 +246,23 @@ impl Reader<'_> {
 
     fn runtime(&self, step: &StepDoc, span: Range<usize>) -> Result<Box<Runtime>, BadInput> {
         let name = step.runtime.as_deref().unwrap_or("mlx");
-        Runtime::built_in(name)
-            .map(Box::new)
-            .map_err(|error| self.source.error(span, error.to_string()))
+        let runtime = match name.ends_with(".toml") {
+            true => self.runtime_file(name),
+            false => Runtime::built_in(name).map_err(|error| {
+                format!("{error}; the name of a runtime file ends in .toml (docs/runtimes.md)")
+            }),
+        };
+        runtime.map(Box::new).map_err(|why| self.source.error(span, why))
+    }
+
+    /// A runtime file, relative to the file that names it.
+    fn runtime_file(&self, name: &str) -> Result<Runtime, String> {
+        let folder = Path::new(self.source.file).parent().unwrap_or(Path::new(""));
+        let path = folder.join(name);
+        let shown = path.display();
+        let text = std::fs::read_to_string(&path)
+            .map_err(|error| format!("the runtime file `{shown}` can't be read: {error}"))?;
+        Runtime::from_toml(&text).map_err(|error| format!("{shown}: {error}"))
     }
 
     fn run(
