@@ -2,8 +2,10 @@
 
 mod common;
 
-use common::{everwarm, ready, signal};
+use common::{Guard, everwarm, ready, signal};
+use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
+use std::process::Stdio;
 
 #[test]
 fn it_is_ready_and_ends_on_a_signal() {
@@ -18,6 +20,27 @@ fn it_is_ready_and_ends_on_a_signal() {
         signal(&child.0, name);
         assert_eq!(child.0.wait().unwrap().code(), Some(0));
     }
+}
+
+#[test]
+fn the_ready_line_promises_no_warming_that_does_not_happen() {
+    let check = |device: &str, expected: &[&str]| {
+        let words = "proxy --upstream http://127.0.0.1:9 --listen 127.0.0.1:0 --admin off";
+        let mut command = everwarm(&words.split_whitespace().collect::<Vec<_>>());
+        command.args(["--exit-with-parent", "--device", device]);
+        let pipes = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = Guard(pipes.spawn().unwrap());
+        let mut said = String::new();
+        BufReader::new(child.0.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        signal(&child.0, "TERM");
+        child.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        for part in expected {
+            assert!(said.contains(part), "{device}: no `{part}` in {said}");
+        }
+    };
+    check("none", &["warming nothing"]);
+    check("sim:/nowhere/gpu.sock", &["not warming sim:/nowhere/gpu.sock yet", "warning: "]);
+    check("sim:m2", &["nothing real", "simulated in this process alone"]);
 }
 
 #[test]

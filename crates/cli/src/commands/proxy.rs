@@ -32,7 +32,8 @@ pub struct Args {
     upstream: Upstream,
     /// Where clients connect. Port 0 takes any free port. Anything but a loopback address lets
     /// other machines use your server.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8081")]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8081",
+          value_parser = address)]
     listen: SocketAddr,
     /// Where /status, /metrics, /hint and /policy are served, or `off`.
     #[arg(long, value_name = "ADDRESS:PORT|off", default_value = "127.0.0.1:8082")]
@@ -95,6 +96,11 @@ fn policies() -> clap::builder::PossibleValuesParser {
     clap::builder::PossibleValuesParser::new(POLICIES.iter().map(value))
 }
 
+/// An address to listen on; the error says what one looks like.
+pub fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "expected ADDRESS:PORT, such as 127.0.0.1:8081".to_owned())
+}
+
 #[derive(Clone, Copy)]
 struct Admin(Option<SocketAddr>);
 
@@ -103,9 +109,9 @@ impl std::str::FromStr for Admin {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "off" => Ok(Admin(None)),
-            _ => match text.parse() {
+            _ => match address(text) {
                 Ok(address) => Ok(Admin(Some(address))),
-                Err(_) => Err("expected ADDRESS:PORT, such as 127.0.0.1:8082, or off".to_owned()),
+                Err(expected) => Err(format!("{expected}, or off")),
             },
         }
     }
@@ -154,6 +160,35 @@ impl Args {
             None => Some(everwarm_gpu::default_device()).filter(|d| !d.starts_with("sim:")),
         }
     }
+
+    /// What is warmed, for the ready line, with a warning if it is not what a user would expect.
+    ///
+    /// A device that can't be opened yet is no reason not to relay: the warmer keeps trying.
+    ///
+    /// # Errors
+    /// A device that can never be.
+    fn warming(&self) -> anyhow::Result<String> {
+        let Some(device) = self.device() else { return Ok("warming nothing (no GPU)".to_owned()) };
+        everwarm_gpu::known(&device)?;
+        let by = format!("by the policy `{}`", self.policy);
+        Ok(match everwarm_gpu::open(&device).map(|backend| backend.device().virtual_time) {
+            Ok(false) => format!("warming {device} {by}"),
+            Ok(true) => {
+                eprintln!(
+                    "everwarm: warning: {device} is simulated in this process alone, so that \
+                     nothing real is warmed; `everwarm sim-server` shares one (sim:SOCKET)"
+                );
+                format!("warming {device} (nothing real) {by}")
+            }
+            Err(error) => {
+                eprintln!(
+                    "everwarm: warning: {error}; nothing is warmed until it can be opened, \
+                     which is tried again and again"
+                );
+                format!("not warming {device} yet")
+            }
+        })
+    }
 }
 
 /// Runs the command.
@@ -165,8 +200,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         .with_target(false)
         .init();
     raise_descriptor_limit();
+    let warming = args.warming()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    runtime.context("the runtime could not be started")?.block_on(serve(args))
+    runtime.context("the runtime could not be started")?.block_on(serve(args, warming))
 }
 
 /// A connection takes three descriptors, and some systems start with 256.
@@ -182,7 +218,7 @@ fn raise_descriptor_limit() {
     }
 }
 
-async fn serve(args: Args) -> anyhow::Result<ExitCode> {
+async fn serve(args: Args, warming: String) -> anyhow::Result<ExitCode> {
     let config = args.config();
     if !args.listen.ip().is_loopback() {
         eprintln!(
@@ -197,12 +233,8 @@ async fn serve(args: Args) -> anyhow::Result<ExitCode> {
     if args.exit_with_parent {
         on_parent_exit(move || orphaned.blocking_send(()).unwrap_or_default());
     }
-    let device = config.warmer.device.clone();
-    if let Some(device) = &device {
-        try_device(device)?;
-    }
     let proxy = everwarm_proxy::spawn(config).await?;
-    announce(&args, &proxy, device.as_deref())?;
+    announce(&args, &proxy, &warming)?;
     tokio::select! {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
@@ -219,15 +251,6 @@ async fn serve(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Ends the start for a device that can never be, and warns of one that is not there yet.
-fn try_device(device: &str) -> anyhow::Result<()> {
-    everwarm_gpu::known(device)?;
-    if let Err(error) = everwarm_gpu::open(device) {
-        eprintln!("everwarm: warning: {error}; nothing is warmed until it is there");
-    }
-    Ok(())
-}
-
 /// Lets running responses end, and says so if that takes a while.
 async fn shut_down(proxy: Handle, drain: Span) -> bool {
     let mut ended = std::pin::pin!(proxy.shutdown());
@@ -242,16 +265,13 @@ async fn shut_down(proxy: Handle, drain: Span) -> bool {
     ended.await
 }
 
-fn announce(args: &Args, proxy: &Handle, device: Option<&str>) -> anyhow::Result<()> {
+fn announce(args: &Args, proxy: &Handle, warming: &str) -> anyhow::Result<()> {
     let (url, admin) = (proxy.url(), proxy.admin_url());
     if args.json {
         print(&format!("{}\n", serde_json::json!({ "url": url, "admin": admin })))
     } else {
-        let warmed = device.map_or("warming nothing (no GPU)".to_owned(), |d| {
-            format!("warming {d} by the policy `{}`", args.policy)
-        });
         let admin = admin.map_or("admin port off".to_owned(), |admin| format!("admin {admin}"));
-        print(&format!("everwarm proxy: {url} -> {}, {warmed}, {admin}\n", args.upstream))
+        print(&format!("everwarm proxy: {url} -> {}, {warming}, {admin}\n", args.upstream))
     }
 }
 
