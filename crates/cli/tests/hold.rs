@@ -33,6 +33,9 @@ fn the_exit_status_is_the_commands() {
     assert_eq!(run(&["--", "/"]).0, Some(126));
     // No device is no reason not to run the command.
     assert_eq!(run(&["--device", "sim:nothing", "--", "sh", "-c", "exit 3"]).0, Some(3));
+    // A GPU that only this process simulates is not the command's.
+    let (.., said) = run(&["--device", "sim:m2", "--", "sh", "-c", "sleep 0.1"]);
+    assert!(said.contains("nothing real was warmed"), "{said}");
 }
 
 #[test]

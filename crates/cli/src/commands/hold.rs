@@ -70,7 +70,12 @@ enum News {
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let device = args.device.clone().unwrap_or_else(everwarm_gpu::default_device);
-    if args.command.is_empty() && is_virtual(&device)? {
+    let is_virtual = match is_virtual(&device) {
+        // No device is no reason not to run a command.
+        Err(_) if !args.command.is_empty() => false,
+        found => found?,
+    };
+    if args.command.is_empty() && is_virtual {
         return hold_virtually(&args, &device);
     }
     let (news, inbox) = channel();
@@ -78,7 +83,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     watch_signals(news.clone())?;
     on_parent_exit(move || drop(news.send(News::ParentGone)));
     let warmer = Warmer::spawn(config(&args, &device))?;
-    let hold = Hold { args: &args, device: &device, warmer: Some(warmer), began: Instant::now() };
+    let began = Instant::now();
+    let hold = Hold { args: &args, device: &device, is_virtual, warmer: Some(warmer), began };
     if args.command.is_empty() { hold.alone(&inbox) } else { hold.beside(&inbox) }
 }
 
@@ -122,16 +128,20 @@ fn hold_virtually(args: &Args, device: &str) -> anyhow::Result<ExitCode> {
         let early = summary.ended_by.map_or(String::new(), |r| format!("ended early: {r}\n"));
         print(&format!(
             "held {device} for {:.1} of virtual time{power}\n{early}\
-             nothing real was warmed: the device is simulated in this process alone\n",
+             {VIRTUAL}\n",
             summary.held
         ))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
+/// What a hold of a device in virtual time did.
+const VIRTUAL: &str = "nothing real was warmed: the device is simulated in this process alone";
+
 struct Hold<'a> {
     args: &'a Args,
     device: &'a str,
+    is_virtual: bool,
     warmer: Option<Warmer>,
     began: Instant,
 }
@@ -267,6 +277,7 @@ impl Hold<'_> {
             format!("{} was not held: {}", self.device, status.warm.why)
         } else {
             let how = if status.energy.measured { "measured" } else { "partly estimated" };
+            let how = if self.is_virtual { VIRTUAL } else { how };
             format!("held {} for {held:.1}, {energy:.2} ({how})", self.device)
         };
         let _ = writeln!(out, "{clear}everwarm: {text}");
