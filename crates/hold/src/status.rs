@@ -78,6 +78,8 @@ fn by_reason<S: serde::Serializer>(
 pub struct Status {
     /// The policy's name.
     pub policy: String,
+    /// How long another request is expected after one. Unit: s.
+    pub hold_for_s: f64,
     /// The device as the user wrote it; `None` if there is none.
     pub device: Option<String>,
     /// The maker's name, once it is open.

@@ -131,6 +131,7 @@ fn first_status(config: &Config, entry: &Entry) -> Status {
     };
     Status {
         policy: entry.name.to_owned(),
+        hold_for_s: config.governor.hold_for.as_secs(),
         device: config.device.clone(),
         device_name: None,
         warm: Warm { state, why },

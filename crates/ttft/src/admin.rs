@@ -31,6 +31,24 @@ impl Admin {
         self.call(Method::POST, "/hint", body.to_string()).await.map(drop)
     }
 
+    /// What makes pre-warm conditions something else than their names say; `None` if nothing does.
+    pub(crate) async fn remark(&self) -> Result<Option<String>, String> {
+        let status = self.call(Method::GET, "/status", String::new()).await?;
+        let never = status.get("last_prewarm").is_some_and(serde_json::Value::is_null);
+        if let Some(why) = status["warm"]["why"].as_str().filter(|_| never) {
+            return Ok(Some(format!(
+                "The proxy warmed nothing ({why}): its pre-warm rows are as cold as idle."
+            )));
+        }
+        let hold_for = status["hold_for_s"].as_f64().filter(|span| *span > 0.0);
+        Ok(hold_for.map(|span| {
+            format!(
+                "The proxy stays warm for {span} s after a request, which its pre-warm rows show, \
+                 too; start it with\n`--hold-for \"0 s\"` to see pre-warms alone."
+            )
+        }))
+    }
+
     /// When the latest pre-warm was submitted and when the GPU began it.
     pub(crate) async fn last_prewarm(&self) -> Result<Option<Prewarm>, String> {
         let status = self.call(Method::GET, "/status", String::new()).await?;

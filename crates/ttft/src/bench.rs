@@ -145,12 +145,20 @@ impl Bench {
     fn results(self, samples: Vec<Sample>, took: Span) -> Results {
         let name = self.gpu.as_ref().map(|gpu| gpu.name().to_owned());
         let simulated = self.gpu.as_ref().map(Gpu::simulated);
+        let pre_warms = self.plan.conditions.iter().any(|c| c.pre_warms());
+        // A proxy that has gone by now is no reason to lose what was measured.
+        let proxy_remark = self
+            .admin
+            .as_ref()
+            .filter(|_| pre_warms)
+            .and_then(|admin| self.runtime.block_on(admin.remark()).unwrap_or_default());
         Results {
             url: self.url,
             device: self.device,
             device_name: name,
             simulated,
             plan: self.plan,
+            proxy_remark,
             took,
             samples,
         }

@@ -19,6 +19,8 @@ pub struct Results {
     pub simulated: Option<bool>,
     /// What was planned.
     pub plan: Plan,
+    /// What made the pre-warm conditions something else than their names say, in a sentence.
+    pub proxy_remark: Option<String>,
     /// How long it took.
     pub took: Span,
     /// Every request, void ones too.
@@ -113,6 +115,15 @@ impl Results {
         self.rows().iter().all(|row| row.valid)
     }
 
+    /// Prompt lengths at which idle is not slower than busy beyond chance, as they were asked for.
+    pub fn without_penalty(&self) -> Vec<u32> {
+        let unclear = |row: &Row| {
+            let lacks = row.penalty_removed.is_none() && row.ratio_to_busy.is_some();
+            row.condition == Condition::Idle && row.valid && lacks
+        };
+        self.rows().iter().filter(|row| unclear(row)).map(|r| r.prompt_tokens_asked).collect()
+    }
+
     /// Everything as JSON: rows first, then what they were made of.
     pub fn to_json(&self) -> serde_json::Value {
         let plan = &self.plan;
@@ -124,6 +135,7 @@ impl Results {
             "device": self.device,
             "device_name": self.device_name,
             "simulated": self.simulated,
+            "proxy_remark": self.proxy_remark,
             "late": self.lateness(),
             "took_ms": self.took.as_ms(),
             "seed": plan.seed,

@@ -79,12 +79,15 @@ fn serve(stream: TcpStream, server: &Server, state: &Mutex<State>) -> Option<()>
                 state.policies.push(policy);
                 reply(&mut writer, "200 OK", "{}")?;
             }
-            "/status" => reply(&mut writer, "200 OK", r#"{"last_prewarm":null}"#)?,
+            "/status" => reply(&mut writer, "200 OK", STATUS)?,
             "/v1/chat/completions" => chat(&mut writer, server, state, &body)?,
             _ => reply(&mut writer, "404 Not Found", r#"{"error":{"message":"no such path"}}"#)?,
         }
     }
 }
+
+/// Of a proxy that has no device.
+const STATUS: &str = r#"{"last_prewarm":null,"hold_for_s":60.0,"warm":{"why":"no device"}}"#;
 
 fn reply(to: &mut TcpStream, status: &str, body: &str) -> Option<()> {
     let length = body.len();
@@ -184,6 +187,8 @@ fn conditions_differ_and_nothing_is_lost() {
     assert_eq!(json["rows"][0]["condition"], "idle");
     assert!(json["rows"][0]["ttft_ms"]["median"].is_f64());
     assert_eq!(json["samples"].as_array().unwrap().len(), 9);
+    assert!(json["proxy_remark"].as_str().is_some_and(|r| r.contains("nothing (no device)")));
+    assert!(results.without_penalty().is_empty(), "{rows:?}");
 }
 
 #[test]

@@ -131,5 +131,22 @@ fn text(results: &Results) -> String {
         format!("{} requests to {}, timed at the client", results.samples.len(), results.url);
     let legend = bench::legend(&results.plan.conditions);
     let late = bench::lateness(results).map_or(String::new(), |late| format!("\n{late}\n"));
-    format!("{head}\n\n{}\n{legend}{late}", table(&results.rows()))
+    format!("{head}\n\n{}\n{legend}{}{late}", table(&results.rows()), remarks(results))
+}
+
+/// What the numbers do not mean.
+fn remarks(results: &Results) -> String {
+    let mut text = String::new();
+    let lengths: Vec<String> = results.without_penalty().iter().map(u32::to_string).collect();
+    if !lengths.is_empty() {
+        text += &format!(
+            "\nAt {} tokens idle is not slower than busy beyond chance: no penalty was found that \
+             could be removed.\n",
+            lengths.join(", ")
+        );
+    }
+    if let Some(remark) = &results.proxy_remark {
+        text += &format!("\n{remark}\n");
+    }
+    text
 }
