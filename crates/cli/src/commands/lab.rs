@@ -35,7 +35,16 @@ struct List {
 }
 
 /// Runs a scenario and records what happened.
+///
+/// It prints a line for each step with work in each cell of the sweep, medians over all rounds:
+/// `wall` is the step's time on the host, `buffer` how long a command buffer executed, `first
+/// start` the time from the first buffer's commit to its start on the GPU; `p-states` are the lowest
+/// and the highest at which a buffer began. docs/record.md tells what `-o` writes.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:
+  everwarm lab run ramp-500ms --device sim:m2
+  everwarm lab run mine.toml --device sim:m2 -o run.jsonl
+  everwarm lab run mine.toml --device sim:my-chip.toml --seed 7 --json")]
 struct Run {
     /// A built-in scenario (see `everwarm lab list`) or a scenario file.
     #[arg(value_name = "NAME|FILE")]
@@ -238,6 +247,11 @@ fn summary_json(row: &Summary) -> Value {
 
 fn summary_text(run: &everwarm_lab::RunData, rows: &[Summary], output: Option<&Path>) -> String {
     let ms = |value: Option<f64>| value.map_or("-".to_owned(), |v| format!("{} ms", short(v)));
+    let cell = |row: &Summary| row.cell.clone().unwrap_or_else(|| "-".to_owned());
+    let width =
+        |shown: Vec<usize>, head: &str| shown.into_iter().max().unwrap_or(0).max(head.len());
+    let cells = width(rows.iter().map(|row| cell(row).chars().count()).collect(), "cell");
+    let labels = width(rows.iter().map(|row| row.label.chars().count()).collect(), "step");
     let row = |row: &Summary| {
         let states = match row.pstates {
             None => "-".to_owned(),
@@ -245,8 +259,8 @@ fn summary_text(run: &everwarm_lab::RunData, rows: &[Summary], output: Option<&P
             Some((low, high)) => format!("P{low}-P{high}"),
         };
         format!(
-            "{:40} {:12} {:>5} {:>9} {:>12} {:>12} {:>12}  {states}\n",
-            row.cell.as_deref().unwrap_or("-"),
+            "{:cells$}  {:labels$}  {:>5} {:>9} {:>12} {:>12} {:>12}  {states}\n",
+            cell(row),
             row.label,
             row.runs,
             row.dispatches,
@@ -256,7 +270,7 @@ fn summary_text(run: &everwarm_lab::RunData, rows: &[Summary], output: Option<&P
         )
     };
     let head = format!(
-        "{:40} {:12} {:>5} {:>9} {:>12} {:>12} {:>12}  p-states\n",
+        "{:cells$}  {:labels$}  {:>5} {:>9} {:>12} {:>12} {:>12}  p-states\n",
         "cell", "step", "runs", "buffers", "wall", "buffer", "first start"
     );
     let recorded = output.map(|path| format!("\nrecorded in {}\n", path.display()));
