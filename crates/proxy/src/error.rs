@@ -82,7 +82,8 @@ impl UpstreamFailure {
         }
     }
 
-    fn why(&self, upstream: &Upstream) -> String {
+    /// A sentence for clients and the log.
+    pub(crate) fn why(&self, upstream: &Upstream) -> String {
         match self {
             UpstreamFailure::Connect(tried) => {
                 format!("can't connect to the upstream {upstream}: {tried}. Is the server running?")

@@ -73,7 +73,7 @@ pub(crate) async fn serve(
         Err(failure) => {
             exchange.failed();
             shared.metrics.failure(failure.kind());
-            tracing::warn!(?failure, "no response from the upstream");
+            tracing::warn!("{}", failure.why(&shared.upstream));
             if !outgoing.body.complete() {
                 client.body_left_unread();
             }
