@@ -208,13 +208,13 @@ fn save(path: &Path, run: &everwarm_record::Run, force: bool) -> anyhow::Result<
 /// Every file of a run that is written to `path`. In tables, the command buffers stand under the
 /// name itself, the others beside it: `run.telemetry.parquet`.
 fn files(path: &Path) -> Vec<PathBuf> {
-    let mut files = vec![path.to_owned()];
     #[cfg(feature = "parquet")]
     if is_table(path) {
-        let beside = &everwarm_record::parquet::TABLES[1..];
-        files.extend(beside.iter().map(|table| path.with_extension(format!("{table}.parquet"))));
+        let beside = everwarm_record::parquet::TABLES[1..].iter();
+        let beside = beside.map(|table| path.with_extension(format!("{table}.parquet")));
+        return std::iter::once(path.to_owned()).chain(beside).collect();
     }
-    files
+    vec![path.to_owned()]
 }
 
 #[cfg(feature = "parquet")]
