@@ -56,7 +56,7 @@ pub fn open(id: &str) -> Result<Box<dyn Backend>, Error> {
     let unknown = |why: String| Error::NoDevice { id: id.to_owned(), why };
     let Some((prefix, _)) = id.split_once(':') else {
         let simulated = format!("sim:{id}");
-        let meant = simulated_chip(&simulated).map(|_| format!("; did you mean `{simulated}`?"));
+        let meant = simulated_chip(&simulated).map(|_| format!(" (`{simulated}`?)"));
         let meant = meant.unwrap_or_default();
         return Err(unknown(format!("expected KIND:NAME{meant}; {}", what_exists())));
     };
