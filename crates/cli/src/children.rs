@@ -5,12 +5,12 @@
 //! behind after Ctrl-C, a panic or a kill either.
 
 use anyhow::{Context, bail};
-use rustix::process::{Pid, Signal, kill_process};
+use everwarm_hold::{child_ended_within, end_child};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long a child may take to print its ready line; a busy machine is slow to start anything.
 const READY_MAX: Duration = Duration::from_secs(30);
@@ -75,7 +75,7 @@ impl Child {
 
     /// Why it has ended.
     fn epitaph(&mut self) -> String {
-        let status = match self.ended_within(PATIENCE) {
+        let status = match child_ended_within(&mut self.process, PATIENCE) {
             true => self.process.try_wait().ok().flatten(),
             false => None,
         };
@@ -83,27 +83,11 @@ impl Child {
         let stderr = self.stderr.lock().map(|s| String::from_utf8_lossy(&s).trim().to_owned());
         format!("everwarm {} ended ({status}): {}", self.name, stderr.unwrap_or_default())
     }
-
-    fn ended_within(&mut self, patience: Duration) -> bool {
-        let deadline = Instant::now() + patience;
-        while Instant::now() < deadline {
-            if !matches!(self.process.try_wait(), Ok(None)) {
-                return true;
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        false
-    }
 }
 
 impl Drop for Child {
     fn drop(&mut self) {
-        let pid = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw);
-        let asked = pid.is_some_and(|pid| kill_process(pid, Signal::TERM).is_ok());
-        if !asked || !self.ended_within(PATIENCE) {
-            let _ = self.process.kill();
-            let _ = self.process.wait();
-        }
+        end_child(&mut self.process, PATIENCE);
     }
 }
 

@@ -5,11 +5,14 @@
 //! device (it can't be opened, it goes away) is a state, never the caller's error; opening is tried
 //! again with growing pauses. Dropping the warmer ends the hold: a hold is a guard.
 //!
+//! Guards end with their owner: [`on_parent_exit`] watches a parent, [`end_child`] ends a child.
+//!
 //! By the wall clock only; [`virtually`] runs a hold on a device that lives in virtual time. It
 //! knows no request, no policy and no tokio.
 
 #![forbid(unsafe_code)]
 
+mod child;
 mod engine;
 mod parent;
 mod pump;
@@ -17,6 +20,7 @@ mod status;
 mod virtually;
 mod warmer;
 
+pub use child::{child_ended_within, end_child};
 pub use parent::on_parent_exit;
 pub use pump::{Prewarm, Shape};
 pub use status::{Counters, Energy, LastPrewarm, State, Status, Warm};

@@ -1,12 +1,11 @@
 //! A hold in another process, for as long as a guard lives.
 
 use crate::Error;
-use everwarm_units::Span;
-use rustix::process::{Pid, Signal, kill_process};
+use everwarm_hold::end_child;
 use std::ffi::OsString;
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long the process has to end by itself.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -43,7 +42,7 @@ impl Hold {
     ///
     /// A summary is a JSON object; a command that prints none is believed.
     pub(crate) fn stop(mut self) -> Result<(), Error> {
-        self.end();
+        end_child(&mut self.child, PATIENCE);
         let mut said = String::new();
         if let Some(pipe) = &mut self.child.stdout {
             let _ = pipe.take(65_536).read_to_string(&mut said);
@@ -54,38 +53,19 @@ impl Hold {
             None => Ok(()),
         }
     }
-
-    fn end(&mut self) {
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        let running = matches!(self.child.try_wait(), Ok(None));
-        let asked = running && pid.is_some_and(|pid| kill_process(pid, Signal::TERM).is_ok());
-        if running && !(asked && self.ended_within(PATIENCE)) {
-            let _ = self.child.kill();
-            let _ = self.child.wait();
-        }
-    }
-
-    fn ended_within(&mut self, patience: Duration) -> bool {
-        let deadline = Instant::now() + patience;
-        while Instant::now() < deadline {
-            if !matches!(self.child.try_wait(), Ok(None)) {
-                return true;
-            }
-            std::thread::sleep(Span::ms(1).into());
-        }
-        false
-    }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.end();
+        end_child(&mut self.child, PATIENCE);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use everwarm_hold::child_ended_within;
+    use rustix::process::Pid;
 
     fn words(text: &str) -> Vec<OsString> {
         text.split(' ').map(OsString::from).collect()
@@ -105,12 +85,12 @@ mod tests {
         assert!(error.contains("can't start ./no-such-program"), "{error}");
         let failing = ["sh", "-c", "echo no device >&2; exit 3"].map(OsString::from);
         let mut hold = Hold::start(&failing).unwrap();
-        assert!(hold.ended_within(PATIENCE));
+        assert!(child_ended_within(&mut hold.child, PATIENCE));
         let error = hold.check().unwrap_err().to_string();
         assert!(error.contains("no device") && error.contains('3'), "{error}");
         let idle = ["sh", "-c", r#"echo '{"why_not": "no GPU"}'"#].map(OsString::from);
         let mut hold = Hold::start(&idle).unwrap();
-        assert!(hold.ended_within(PATIENCE));
+        assert!(child_ended_within(&mut hold.child, PATIENCE));
         assert_eq!(hold.stop().unwrap_err().to_string(), "the hold held nothing: no GPU");
     }
 }
