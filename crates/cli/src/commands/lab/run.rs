@@ -1,38 +1,13 @@
-//! `everwarm lab list`, `run` and `check`.
+//! `everwarm lab run`.
 
+use super::{device, read, short};
 use crate::bench::bar;
 use crate::output::{print, print_json, write_whole};
-use anyhow::Context;
-use everwarm_lab::{Claims, Report, Scenario, Summary, Verdict};
+use everwarm_lab::{Scenario, Summary};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
-
-/// Experiments as scenario files, on any device.
-///
-/// A scenario says what is submitted to a GPU, when and by whom (docs/scenarios.md); a claims file
-/// says what should be measured (docs/claims.md). Both are text: write your own.
-#[derive(clap::Args)]
-pub struct Args {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(clap::Subcommand)]
-enum Command {
-    List(List),
-    Run(Run),
-    Check(Check),
-}
-
-/// Lists the built-in scenarios.
-#[derive(clap::Args)]
-struct List {
-    /// Print JSON instead of text: [{"name", "about", "cells", "rounds"}].
-    #[arg(long)]
-    json: bool,
-}
 
 /// Runs a scenario and records what happened.
 ///
@@ -45,7 +20,7 @@ struct List {
   everwarm lab run ramp-500ms --device sim:m2
   everwarm lab run mine.toml --device sim:m2 -o run.jsonl
   everwarm lab run mine.toml --device sim:my-chip.toml --seed 7 --json")]
-struct Run {
+pub(super) struct Args {
     /// A built-in scenario (see `everwarm lab list`) or a scenario file.
     #[arg(value_name = "NAME|FILE")]
     scenario: String,
@@ -66,51 +41,7 @@ struct Run {
     json: bool,
 }
 
-/// Holds a device against a claims file.
-///
-/// Exits with 0 when every claim could be checked or given a reason, whether it holds or not; a
-/// claim that does not hold is a result, not a failure.
-#[derive(clap::Args)]
-struct Check {
-    /// The claims file [default: the figures of the M2 study].
-    #[arg(value_name = "CLAIMS.toml")]
-    claims: Option<PathBuf>,
-    /// The device, such as sim:m2 [default: the first real device, else sim:m2].
-    #[arg(long, value_name = "DEVICE")]
-    device: Option<String>,
-    /// Only the claims whose id fits, such as 'queue.*'.
-    #[arg(long, value_name = "GLOB")]
-    only: Option<String>,
-    /// Fail if a claim does not hold.
-    #[arg(long)]
-    strict: bool,
-    /// Print JSON: {"device", "held", "total", "claims": [{"id", "expect", "measured", …}]}.
-    #[arg(long)]
-    json: bool,
-}
-
-/// Runs the command.
-pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    match args.command {
-        Command::List(args) => list(args),
-        Command::Run(args) => run_one(args),
-        Command::Check(args) => check(args),
-    }
-}
-
-fn list(args: List) -> anyhow::Result<ExitCode> {
-    let all = everwarm_lab::SCENARIOS.iter().filter_map(|one| everwarm_lab::scenario(one.name));
-    if args.json {
-        let row = |s: everwarm_lab::Scenario| json!({ "name": s.name, "about": s.about, "cells": s.cells.len(), "rounds": s.rounds });
-        print_json(&all.map(row).collect::<Vec<_>>())?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let lines = all.map(|scenario| format!("{:20} {}\n", scenario.name, scenario.about));
-    print(&lines.collect::<String>())?;
-    Ok(ExitCode::SUCCESS)
-}
-
-fn run_one(args: Run) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (mut scenario, text) = scenario(&args.scenario)?;
     scenario.seed = args.seed.unwrap_or(scenario.seed);
     if let Some(path) = &args.output {
@@ -162,18 +93,6 @@ fn scenario(name: &str) -> anyhow::Result<(Scenario, String)> {
     }
     let text = read(Path::new(name), "scenario")?;
     Ok((Scenario::from_toml(name, &text)?, text))
-}
-
-/// The text of a file that a person wrote.
-fn read(path: &Path, what: &str) -> anyhow::Result<String> {
-    let shown = path.display();
-    let bytes =
-        std::fs::read(path).with_context(|| format!("the {what} file `{shown}` can't be read"))?;
-    String::from_utf8(bytes).map_err(|error| {
-        let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-        let line = good.iter().filter(|byte| **byte == b'\n').count() + 1;
-        anyhow::anyhow!("{shown}:{line}: the {what} file is not UTF-8 from here on")
-    })
 }
 
 const NO_PARQUET: &str = "this build can't write Parquet (build it with `--features parquet`); \
@@ -277,125 +196,4 @@ fn summary_text(run: &everwarm_lab::RunData, rows: &[Summary], output: Option<&P
     let title = format!("{} on {} ({})\n\n", run.scenario, run.device.id, run.device.name);
     let lines: String = rows.iter().map(row).collect();
     title + &head + &lines + &recorded.unwrap_or_default()
-}
-
-/// The device that was asked for, or the default one; says which if it was not.
-fn device(asked: Option<String>) -> String {
-    asked.unwrap_or_else(|| {
-        let device = everwarm_gpu::default_device();
-        eprintln!("no --device: using {device}");
-        device
-    })
-}
-
-fn claims(file: Option<&Path>) -> anyhow::Result<Claims> {
-    let Some(file) = file else { return Ok(Claims::built_in()) };
-    let text = read(file, "claims")?;
-    let folder = file.parent().unwrap_or(Path::new("."));
-    Ok(Claims::from_toml(&file.display().to_string(), &text, folder)?)
-}
-
-fn check(args: Check) -> anyhow::Result<ExitCode> {
-    let mut claims = claims(args.claims.as_deref())?;
-    if let Some(pattern) = &args.only {
-        claims = claims.only(pattern);
-        anyhow::ensure!(!claims.claims.is_empty(), "no claim's id fits `{pattern}`");
-    }
-    let bar = bar(0, args.json);
-    let progress = |done: usize, all: usize, _: &str| {
-        bar.set_length(all as u64);
-        bar.set_position(done as u64);
-    };
-    let report = everwarm_lab::check(&claims, &device(args.device), &progress)?;
-    bar.finish_and_clear();
-    match args.json {
-        true => print_json(&report_json(&claims, &report))?,
-        false => print(&report_text(&claims, &report))?,
-    }
-    let failed = args.strict && report.held() < report.verdicts.len();
-    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
-}
-
-fn report_json(claims: &Claims, report: &Report) -> Value {
-    let row = |(claim, verdict): (&everwarm_lab::Claim, &Verdict)| {
-        let mut row = json!({
-            "id": verdict.id,
-            "expect": expect_json(&claim.expect),
-            "measured": measured_json(verdict),
-            "unit": verdict.unit,
-            "held": verdict.held,
-        });
-        if let Some(reason) = &verdict.reason {
-            row["reason"] = json!(reason);
-        }
-        row
-    };
-    let rows: Vec<_> = claims.claims.iter().zip(&report.verdicts).map(row).collect();
-    json!({
-        "device": report.device,
-        "held": report.held(),
-        "total": report.verdicts.len(),
-        "claims": rows,
-    })
-}
-
-/// A range as [low, high], else the value or the list; with its tolerance where it has one.
-fn expect_json(expect: &everwarm_lab::Expect) -> Value {
-    use everwarm_lab::Expect;
-    match expect {
-        Expect::Value { value, .. } => json!(value),
-        Expect::Range { lo, hi } => json!([lo, hi]),
-        Expect::List { values, .. } => json!(values),
-    }
-}
-
-fn measured_json(verdict: &Verdict) -> Value {
-    match verdict.measured.as_deref() {
-        None => Value::Null,
-        Some([one]) => json!(one),
-        Some(several) => json!(several),
-    }
-}
-
-fn report_text(claims: &Claims, report: &Report) -> String {
-    let width = claims.claims.iter().map(|claim| claim.id.len()).max().unwrap_or(0);
-    let line = |(claim, verdict): (&everwarm_lab::Claim, &Verdict)| {
-        let mark = if verdict.held { "holds" } else { "FAILS" };
-        let measured = match &verdict.measured {
-            None => "not measured".to_owned(),
-            Some(values) => {
-                let shown: Vec<_> = values.iter().map(|value| short(*value)).collect();
-                format!("{} {}", shown.join(", "), shown_unit(&verdict.unit))
-            }
-        };
-        let reason = verdict.reason.as_ref().map(|reason| format!("       {reason}\n"));
-        format!(
-            "{mark}  {:width$}  {} (expected {})\n{}",
-            claim.id,
-            measured.trim_end(),
-            claim.expect,
-            reason.unwrap_or_default()
-        )
-    };
-    let lines: String = claims.claims.iter().zip(&report.verdicts).map(line).collect();
-    let (held, total) = (report.held(), report.verdicts.len());
-    format!("{lines}\n{held} of {total} claims hold on {}\n", report.device)
-}
-
-/// A pure number has no unit in text.
-fn shown_unit(unit: &str) -> &str {
-    if unit == "1" { "" } else { unit }
-}
-
-/// Four significant digits.
-fn short(value: f64) -> String {
-    let digits = match value.abs() {
-        a if a == 0.0 || a >= 1000.0 => 0,
-        a => (3 - a.log10().floor() as i32).clamp(0, 9) as usize,
-    };
-    let text = format!("{value:.digits$}");
-    match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => text,
-    }
 }
