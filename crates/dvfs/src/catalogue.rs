@@ -1,6 +1,7 @@
 //! The built-in chips: one file and one line each.
 
-use crate::{Chip, Error};
+use crate::like::built_in_name;
+use crate::{Chip, Error, Traced};
 
 /// Name and text of each built-in chip, the default one first.
 const TABLE: &[(&str, &str)] =
@@ -17,11 +18,10 @@ impl Chip {
     /// # Errors
     /// [`Error::Unknown`] lists the ones there are.
     pub fn built_in(name: &str) -> Result<Chip, Error> {
-        let text = Self::built_in_text(name)?;
-        Ok(Chip::from_toml(text).unwrap_or_else(|e| panic!("the built-in chip {name}: {e}")))
+        Ok(Traced::built_in(name)?.chip)
     }
 
-    /// The file of a built-in chip, to start one's own from.
+    /// The file of a built-in chip.
     ///
     /// # Errors
     /// [`Error::Unknown`] lists the ones there are.
@@ -30,6 +30,19 @@ impl Chip {
         found
             .map(|(_, text)| *text)
             .ok_or_else(|| Error::Unknown { name: name.into(), known: Self::names().join(", ") })
+    }
+}
+
+impl Traced {
+    /// A built-in chip with the origin of each value.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`] lists the ones there are.
+    pub fn built_in(name: &str) -> Result<Traced, Error> {
+        let text = Chip::built_in_text(name)?;
+        let no_files = |_: &str, wanted: &str| Err(format!("a built-in chip is like `{wanted}`"));
+        let chip = Traced::from_toml(&built_in_name(name), text, &no_files);
+        Ok(chip.unwrap_or_else(|e| panic!("{e}")))
     }
 }
 
@@ -63,10 +76,11 @@ mod tests {
     fn every_value_names_its_source() {
         for (name, text) in TABLE {
             for (n, line) in text.lines().enumerate() {
-                let is_value = line.contains(" = ") && !line.starts_with('#');
+                let value = line.contains(" = ") && !line.starts_with('#');
+                let is_value = value && !line.starts_with("like = ");
                 let opens = line.trim_end().ends_with('[');
                 let source = line.rsplit_once('#').map_or("", |(_, source)| source.trim());
-                let known = ["documented", "study ", "fitted", "guess"];
+                let known = ["documented", "study ", "fitted", "guess", "scaled"];
                 let named = known.iter().any(|k| source.starts_with(k));
                 assert!(!is_value || opens || named, "{name}.toml:{}: no source: {line}", n + 1);
             }

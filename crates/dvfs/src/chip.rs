@@ -1,8 +1,10 @@
 //! A chip as data: everything the simulator and the controller know of one GPU.
 //!
 //! The types mirror a chip file (`chips/m2.toml`) section by section; `file` reads and checks it.
-//! Nothing here has a default: what a chip file leaves out is an error, not a guess.
+//! Nothing here has a default: what a chip file leaves out, and is like no other chip that has it,
+//! is an error, not a guess.
 
+use crate::PowerModel;
 use everwarm_units::{BytesPerSecond, Cycles, Hertz, Joules, PState, Span, Volts, Watts};
 use serde::Deserialize;
 
@@ -14,6 +16,10 @@ pub struct Chip {
     pub id: String,
     /// The maker's name.
     pub name: String,
+    /// GPU cores; `None` if nobody scales by it.
+    pub cores: Option<u32>,
+    /// The memory's bandwidth as the maker gives it; `None` if nobody scales by it.
+    pub memory_peak: Option<BytesPerSecond>,
     /// Operating points. Shape: ascending clocks, P1 first, without the off state.
     pub pstates: Vec<OperatingPoint>,
     /// The firmware performance controller.
@@ -26,6 +32,8 @@ pub struct Chip {
     pub power: Power,
     /// What kernels cost.
     pub kernels: KernelCosts,
+    /// Coefficients for power limits that are not published.
+    pub power_model: Option<PowerModel>,
 }
 
 /// One p-state.

@@ -7,14 +7,24 @@
 #![forbid(unsafe_code)]
 
 mod catalogue;
+mod check;
 mod chip;
 mod controller;
 mod file;
+mod like;
+mod origin;
+mod power_model;
+mod scale;
+mod tree;
 
 pub use chip::{
     Chip, ControllerParameters, HostCosts, KernelCosts, OperatingPoint, Power, WakeCosts, WakeStart,
 };
 pub use controller::{Controller, Sample};
+pub use like::Parents;
+pub use origin::{How, Origin, Traced, Value};
+pub use power_model::{CsModel, CsPoint, PowerModel};
+pub use scale::{RULES, Rule};
 
 /// Why a chip can't be used.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

@@ -84,6 +84,14 @@ pub fn known(id: &str) -> Result<(), Error> {
 /// # Errors
 /// [`Error::NoDevice`] if `id` is no such device.
 pub fn simulated_chip(id: &str) -> Result<everwarm_dvfs::Chip, Error> {
+    Ok(sim::chip_of(id)?.chip)
+}
+
+/// The same with the origin of each of its values.
+///
+/// # Errors
+/// [`Error::NoDevice`] if `id` is no such device.
+pub fn traced_chip(id: &str) -> Result<everwarm_dvfs::Traced, Error> {
     sim::chip_of(id)
 }
 

@@ -6,10 +6,11 @@
 
 use super::{Entry, Found, socket};
 use crate::{Backend, Completion, Counters, Device, Error, Queue, Ticket};
-use everwarm_dvfs::Chip;
+use everwarm_dvfs::{Chip, Traced};
 use everwarm_sim::{BufferId, Machine, QueueId};
 use everwarm_units::{Instant, PState};
 use everwarm_workload::Kernel;
+use std::path::Path;
 
 /// Command buffers that may be in flight in one queue.
 ///
@@ -45,11 +46,11 @@ fn open(id: &str) -> Result<Box<dyn Backend>, Error> {
     if is_socket(rest) {
         return socket::open(id, rest);
     }
-    Ok(Box::new(Sim::new(id, chip(id, rest)?)))
+    Ok(Box::new(Sim::new(id, chip(id, rest)?.chip)))
 }
 
 /// The chip of the device `id`, if it is one in virtual time.
-pub(super) fn chip_of(id: &str) -> Result<Chip, Error> {
+pub(super) fn chip_of(id: &str) -> Result<Traced, Error> {
     match id.split_once(':') {
         Some(("sim", rest)) if !is_socket(rest) => chip(id, rest),
         _ => {
@@ -69,16 +70,29 @@ pub(super) fn is_socket(rest: &str) -> bool {
 }
 
 /// The built-in chip of that name, or the one in that file.
-fn chip(id: &str, rest: &str) -> Result<Chip, Error> {
+fn chip(id: &str, rest: &str) -> Result<Traced, Error> {
     let no = |why: String| Error::NoDevice { id: id.to_owned(), why };
     if rest.ends_with(".toml") {
-        let text = std::fs::read_to_string(rest)
-            .map_err(|error| no(format!("the chip file `{rest}` can't be read: {error}")))?;
-        return Chip::from_toml(&text).map_err(|error| no(format!("{rest}: {error}")));
+        let text = chip_file(Path::new(rest)).map_err(no)?;
+        return Traced::from_toml(rest, &text, &beside).map_err(|error| no(error.to_string()));
     }
-    Chip::built_in(rest).map_err(|error| {
+    Traced::built_in(rest).map_err(|error| {
         no(format!("{error}; a chip file is written sim:FILE.toml, a shared device sim:SOCKET"))
     })
+}
+
+/// Finds the chip file that another one is like: a path from where that one lies.
+fn beside(from: &str, wanted: &str) -> Result<(String, String), String> {
+    let folder = Path::new(from).parent().unwrap_or(Path::new(""));
+    let path = folder.join(wanted);
+    let text = chip_file(&path)?;
+    Ok((path.display().to_string(), text))
+}
+
+fn chip_file(path: &Path) -> Result<String, String> {
+    let shown = path.display();
+    std::fs::read_to_string(path)
+        .map_err(|error| format!("the chip file `{shown}` can't be read: {error}"))
 }
 
 /// One machine and the queues this handle has opened on it.
