@@ -4,8 +4,20 @@ use crate::like::built_in_name;
 use crate::{Chip, Error, Traced};
 
 /// Name and text of each built-in chip, the default one first.
-const TABLE: &[(&str, &str)] =
-    &[("m2", include_str!("../chips/m2.toml")), ("m1", include_str!("../chips/m1.toml"))];
+const TABLE: &[(&str, &str)] = &[
+    ("m2", include_str!("../chips/m2.toml")),
+    ("m1", include_str!("../chips/m1.toml")),
+    ("m1-mini", include_str!("../chips/m1-mini.toml")),
+    ("m1-pro", include_str!("../chips/m1-pro.toml")),
+    ("m1-max", include_str!("../chips/m1-max.toml")),
+    ("m1-ultra", include_str!("../chips/m1-ultra.toml")),
+    ("m2-mini", include_str!("../chips/m2-mini.toml")),
+    ("m2-pro", include_str!("../chips/m2-pro.toml")),
+    ("m2-pro-mini", include_str!("../chips/m2-pro-mini.toml")),
+    ("m2-max", include_str!("../chips/m2-max.toml")),
+    ("m2-max-studio", include_str!("../chips/m2-max-studio.toml")),
+    ("m2-ultra", include_str!("../chips/m2-ultra.toml")),
+];
 
 impl Chip {
     /// Names of the built-in chips, the default one first.
