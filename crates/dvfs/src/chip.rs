@@ -6,10 +6,10 @@
 
 use crate::PowerModel;
 use everwarm_units::{BytesPerSecond, Cycles, Hertz, Joules, PState, Span, Volts, Watts};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Everything the simulator knows of one chip.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Chip {
     /// Short name, as in `sim:m2`.
@@ -37,7 +37,7 @@ pub struct Chip {
 }
 
 /// One p-state.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OperatingPoint {
     /// Core clock.
@@ -49,7 +49,7 @@ pub struct OperatingPoint {
 }
 
 /// Parameters of the performance controller; the controller's essay gives their meaning.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ControllerParameters {
     /// Time between two decisions while powered.
@@ -96,7 +96,7 @@ pub struct ControllerParameters {
 }
 
 /// What a command buffer costs outside the GPU.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostCosts {
     /// Commit until the firmware knows of the buffer.
@@ -112,7 +112,7 @@ pub struct HostCosts {
 }
 
 /// What the first buffer pays when it finds the GPU gated.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WakeCosts {
     /// Commit to start by idle time. Shape: ascending idle times, at least one entry.
@@ -126,7 +126,7 @@ pub struct WakeCosts {
 }
 
 /// One point of [`WakeCosts::start`].
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WakeStart {
     /// Time since the last work ended.
@@ -136,7 +136,7 @@ pub struct WakeStart {
 }
 
 /// Power of the GPU rail.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Power {
     /// Powered off.
@@ -150,7 +150,7 @@ pub struct Power {
 }
 
 /// What kernels cost on this chip.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KernelCosts {
     /// Fixed time in each buffer that has a dispatch.

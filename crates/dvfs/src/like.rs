@@ -102,6 +102,10 @@ impl Reader<'_> {
             let volts = state.at(&["voltage"]).and_then(|v| v.as_text()?.parse::<Volts>().ok());
             let (Some(clock), Some(volts)) = (clock, volts) else { continue };
             let Node::Table(entries, place) = state else { continue };
+            // One that was computed for a parent is out of date.
+            entries.retain(|(key, node)| {
+                key.name != "power_limit" || !matches!(node, Node::Leaf(.., Some(_)))
+            });
             if entries.iter().any(|(key, _)| key.name == "power_limit") {
                 continue;
             }

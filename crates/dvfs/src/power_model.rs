@@ -15,10 +15,10 @@
 //! `power_limit`, this is it. Only ratios between p-states are used anywhere.
 
 use everwarm_units::{Hertz, Volts, Watts};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Coefficients of one chip.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PowerModel {
     /// Clusters of cores, each with its own limit.
@@ -52,7 +52,7 @@ pub struct PowerModel {
 }
 
 /// The second clock domain of the larger M2 chips.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CsModel {
     /// Dies, each with one such domain.
@@ -70,7 +70,7 @@ pub struct CsModel {
 }
 
 /// An operating point of the CS domain.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CsPoint {
     /// Its clock.

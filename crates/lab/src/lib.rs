@@ -20,7 +20,7 @@ pub use builtin::{BuiltIn, SCENARIOS, names as scenario_names, scenario};
 pub use claims::{Claim, Claims, Error as ClaimsError, Expect, Origin, Report, Verdict, check};
 pub use data::{Dispatch, RunData, StepRun, Unit};
 pub use export::{Summary, cell_name, manifest, records, summary};
-pub use interpret::{Error, run};
+pub use interpret::{Error, run, run_on_chip};
 pub use measure::{Dimension, Measure, Measured};
 pub use scenario::{Actor, Cell, Order, Part, Run, Scenario, Step, StepKind, Until, Work};
 pub use self_test::self_test;

@@ -95,6 +95,11 @@ pub fn traced_chip(id: &str) -> Result<everwarm_dvfs::Traced, Error> {
     sim::chip_of(id)
 }
 
+/// A simulated device in virtual time with a chip that stands in no file.
+pub fn simulate(chip: everwarm_dvfs::Chip) -> Box<dyn Backend> {
+    sim::with_chip(chip)
+}
+
 /// "there are sim:m2, …", for error messages.
 fn what_exists() -> String {
     let found = devices().into_iter().filter(|f| f.state.is_ok());

@@ -49,6 +49,12 @@ fn open(id: &str) -> Result<Box<dyn Backend>, Error> {
     Ok(Box::new(Sim::new(id, chip(id, rest)?.chip)))
 }
 
+/// A machine with `chip`, which no id names.
+pub(super) fn with_chip(chip: Chip) -> Box<dyn Backend> {
+    let id = format!("sim:{}", chip.id);
+    Box::new(Sim::new(&id, chip))
+}
+
 /// The chip of the device `id`, if it is one in virtual time.
 pub(super) fn chip_of(id: &str) -> Result<Traced, Error> {
     match id.split_once(':') {

@@ -12,7 +12,8 @@ mod wall_clock;
 
 use crate::data::{RunData, Unit};
 use crate::scenario::{Order, Run, Scenario, StepKind, Work};
-use everwarm_gpu::Device;
+use everwarm_dvfs::Chip;
+use everwarm_gpu::{Backend, Device};
 use everwarm_units::Span;
 use virtual_time::VirtualDevice;
 use wall_clock::WallDevice;
@@ -56,7 +57,25 @@ pub fn run(
     id: &str,
     mut progress: impl FnMut(usize, usize),
 ) -> Result<RunData, Error> {
-    let backend = everwarm_gpu::open(id)?;
+    run_on(scenario, id, everwarm_gpu::open(id)?, &mut progress)
+}
+
+/// Runs `scenario` on a simulated GPU in virtual time with `chip`, which need not stand in a file.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_on_chip(scenario: &Scenario, chip: &Chip) -> Result<RunData, Error> {
+    let backend = everwarm_gpu::backend::simulate(chip.clone());
+    let id = backend.device().id.clone();
+    run_on(scenario, &id, backend, &mut |_, _| {})
+}
+
+fn run_on(
+    scenario: &Scenario,
+    id: &str,
+    backend: Box<dyn Backend>,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<RunData, Error> {
     let device = backend.device().clone();
     fits(scenario, &device)?;
     let mut driver = match device.virtual_time {
