@@ -2,6 +2,7 @@
 //! a caller looks.
 
 mod common;
+mod random;
 
 use common::*;
 use everwarm_dvfs::Chip;
@@ -9,6 +10,7 @@ use everwarm_sim::{Completion, Counters, Machine, QueueId};
 use everwarm_units::{Instant, PState, Span};
 use everwarm_workload::Kernel;
 use proptest::prelude::*;
+use random::chips;
 
 /// A commit, some time after the one before, to one of three queues.
 type Step = (Span, usize, Kernel);
@@ -37,20 +39,6 @@ fn gap() -> impl Strategy<Value = Span> {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec((gap(), 0usize..3, kernel()), 1..60)
-}
-
-/// Built-in chips, and what a user's own file may make of them.
-fn chips() -> impl Strategy<Value = Chip> {
-    let name = prop::sample::select(Chip::names());
-    (name, 1u8..=6, 0usize..6, prop::sample::select(vec![0.0, 25.0, 50.0, 100.0]), 1u64..20)
-        .prop_map(|(name, base, dropped, step, period)| {
-            let mut chip = Chip::built_in(name).unwrap();
-            chip.pstates.truncate(chip.pstates.len() - dropped);
-            chip.controller.base_pstate = base.min(chip.top().0);
-            chip.controller.boost_step_pct = step;
-            chip.controller.sample_period = Span::ms(period);
-            chip
-        })
 }
 
 /// How a caller lets time pass.
