@@ -108,6 +108,7 @@ fn check_controller(chip: &Chip) -> Result<(), Wrong> {
         ("boost_periods_burst", c.boost_periods_burst, 1.0, 1e6),
         ("boost_periods", c.boost_periods, 1.0, 1e6),
         ("lasting_boost_periods", c.lasting_boost_periods, 0.0, 1e9),
+        ("lasting_boost_periods_burst", c.lasting_boost_periods_burst, 0.0, 1e9),
         ("boost_rise", c.boost_rise, 0.0, 1.0),
         ("boost_fade", c.boost_fade, 0.0, 1.0),
     ] {
@@ -143,6 +144,8 @@ fn check_wake(chip: &Chip) -> Result<(), Wrong> {
             return Err(wrong(&key("idle"), start.idle, expected));
         }
     }
+    span("wake.unwired_after", w.unwired_after, Span::ZERO, Span::MAX)?;
+    within("wake.wiring_rate", w.wiring_rate.as_gb_s(), 1e-3, 1e9, " GB/s")?;
     span("wake.memory_ready", w.memory_ready, Span::ZERO, Span::s(1))?;
     span("wake.deep_idle_after", w.deep_idle_after, chip.controller.idle_off_delay, Span::MAX)?;
     span("wake.deep_idle_stall", w.deep_idle_stall, Span::ZERO, Span::s(1))

@@ -89,6 +89,8 @@ pub struct ControllerParameters {
     pub boost_periods: f64,
     /// Further credited samples before the boost that lasts.
     pub lasting_boost_periods: f64,
+    /// Further credited samples with a burst that count as much.
+    pub lasting_boost_periods_burst: f64,
     /// Share of the way to the first boost's size that one sample goes.
     pub boost_rise: f64,
     /// What one sample leaves of a boost that is over.
@@ -117,6 +119,10 @@ pub struct HostCosts {
 pub struct WakeCosts {
     /// Commit to start by idle time. Shape: ascending idle times, at least one entry.
     pub start: Vec<WakeStart>,
+    /// Idle time after which the memory of programs that do not keep it wired no longer is.
+    pub unwired_after: Span,
+    /// Rate at which it is wired again, from the wake on.
+    pub wiring_rate: BytesPerSecond,
     /// First start after gating until memory traffic flows.
     pub memory_ready: Span,
     /// Idle time after which the GPU is in deep idle.

@@ -22,14 +22,17 @@
 //!
 //! **The boost** does not look at how much work there is but whether the queue ever stays empty. A
 //! gap shorter than `credited_gap` counts as busy. Windows credited to at least
-//! `boost_min_utilization_pct` add up to a streak; any other takes `reset_periods` back.
+//! `boost_min_utilization_pct` add up to a streak, and those among them that see a burst (work
+//! without any gap for a while: a long kernel, or a queue that is never empty) to a streak of bursts;
+//! a window that is not credited takes `reset_periods` back from both.
 //!
-//! * After `boost_periods` (a few less if the streak has seen a burst: work without any gap at all)
-//!   the boost rises to `boost_step_pct` and stays there for `reset_periods`. Then it fades, and the
-//!   regulator is left with what the load is worth: the sag of a synchronous loop.
-//! * After `lasting_boost_periods` more, the boost takes the step again, adds kp each period and
-//!   stays at the top for as long as the streak does: the loop's late climb, and the reason why a
-//!   loop of short kernels holds the top clock although its utilisation is below the target.
+//! * After `boost_periods` of the streak, or `boost_periods_burst` once it has a burst, the boost
+//!   rises to `boost_step_pct` and stays there for `reset_periods`. Then it fades, and the regulator
+//!   is left with what the load is worth: the sag of a synchronous loop.
+//! * After `lasting_boost_periods` more, or `lasting_boost_periods_burst` more of bursts, the boost
+//!   takes the step again, adds kp each period and stays at the top for as long as the streak does.
+//!   Long kernels get there before the regulator would let them; a loop of short ones climbs late,
+//!   and then holds the top clock although its utilisation is below the target.
 //!
 //! **Without power** no samples are taken. A boost fades with the filter's constant from the first
 //! moment. The regulator stands still for `reset_periods`, so that gating between two long kernels
@@ -77,8 +80,8 @@ pub struct Controller {
     hold: f64,
     /// Credited periods, less what others took back.
     streak: f64,
-    /// The streak has seen a burst.
-    burst: bool,
+    /// Those of them that saw a burst; above 0 as long as the streak has one.
+    bursts: f64,
     pstate: PState,
 }
 
@@ -94,7 +97,7 @@ impl Controller {
             boost: 0.0,
             hold: 0.0,
             streak: 0.0,
-            burst: false,
+            bursts: 0.0,
             pstate: PState(base),
         }
     }
@@ -132,8 +135,7 @@ impl Controller {
         self.boost *= self.filter_keeps(periods);
         self.regulated *= self.filter_keeps((periods - reset).max(0.0));
         self.hold = (self.hold - periods).max(0.0);
-        self.streak = (self.streak - reset * periods).max(0.0);
-        self.burst &= self.streak > 0.0;
+        self.take_back(reset * periods);
         if self.decide() == PState(self.parameters.base_pstate) {
             self.clear();
         }
@@ -142,7 +144,7 @@ impl Controller {
 
     fn clear(&mut self) {
         (self.filtered, self.regulated, self.boost) = (0.0, 0.0, 0.0);
-        (self.hold, self.streak, self.burst) = (0.0, 0.0, false);
+        (self.hold, self.streak, self.bursts) = (0.0, 0.0, 0.0);
     }
 
     /// What the filter keeps of an old value after `periods`.
@@ -160,29 +162,50 @@ impl Controller {
         self.regulated = (self.regulated + step).clamp(0.0, p.output_limit_pct);
     }
 
-    /// Keeps the streak, and notes when it earns the first boost.
+    /// Keeps the streaks, and notes when one of them earns the first boost.
     fn count(&mut self, share: f64, is_credited: bool, stretch: Span) {
-        let p = &self.parameters;
-        let reset = f64::from(p.reset_periods);
-        let before = self.streak;
+        let reset = f64::from(self.parameters.reset_periods);
+        let earned = self.earns(0.0, 0.0);
         if is_credited {
-            self.burst |= stretch >= p.burst;
             // A full streak survives one bad sample, so that a hiccup of the host costs nothing.
-            let most = self.first() + p.lasting_boost_periods + reset;
-            self.streak = (before + share).min(most.max(before));
+            let p = &self.parameters;
+            let most = p.boost_periods + p.lasting_boost_periods + reset;
+            let most_bursts = p.boost_periods_burst + p.lasting_boost_periods_burst + reset;
+            self.streak = (self.streak + share).min(most);
+            if stretch >= p.burst {
+                self.bursts = (self.bursts + share).min(most_bursts);
+            }
         } else {
-            self.streak = (before - reset * share).max(0.0);
-            self.burst &= self.streak > 0.0;
+            self.take_back(reset * share);
         }
-        self.hold = match before < self.first() && self.streak >= self.first() {
+        let earns = self.earns(0.0, 0.0);
+        self.hold = match (0..2).any(|n| earns[n] && !earned[n]) {
             true => reset,
             false => (self.hold - share).max(0.0),
         };
     }
 
+    fn take_back(&mut self, periods: f64) {
+        self.streak = (self.streak - periods).max(0.0);
+        self.bursts = (self.bursts - periods).max(0.0).min(self.streak);
+    }
+
+    /// Whether the streak, and that of bursts, is so much longer than the first boost needs. Sums of
+    /// shares may end a hair below whole numbers.
+    fn earns(&self, more: f64, more_bursts: f64) -> [bool; 2] {
+        let p = &self.parameters;
+        let first = if self.bursts > 0.0 { p.boost_periods_burst } else { p.boost_periods };
+        let enough = |streak: f64, periods: f64| streak >= periods - 1e-6;
+        [
+            enough(self.streak, first + more),
+            enough(self.bursts, p.boost_periods_burst + more_bursts),
+        ]
+    }
+
     fn rise_or_fade(&mut self, share: f64) {
         let p = &self.parameters;
-        if self.streak >= self.first() + p.lasting_boost_periods {
+        let lasts = self.earns(p.lasting_boost_periods, p.lasting_boost_periods_burst);
+        if lasts.contains(&true) {
             let climbed = self.boost + p.proportional_gain * share;
             self.boost = climbed.max(p.boost_step_pct).min(100.0 + p.proportional_gain);
         } else if self.hold > 0.0 {
@@ -191,13 +214,6 @@ impl Controller {
         } else {
             self.boost *= p.boost_fade.powf(share);
         }
-    }
-
-    /// Length of the streak that earns the first boost. Sums of shares may end a hair below it.
-    fn first(&self) -> f64 {
-        let p = &self.parameters;
-        let periods = if self.burst { p.boost_periods_burst } else { p.boost_periods };
-        periods - 1e-6
     }
 
     fn decide(&mut self) -> PState {
@@ -243,9 +259,29 @@ mod tests {
     fn credited_gaps_boost_late_and_lastingly() {
         let states = run(&mut controller(), window(5.0, 8.0, 0.6), 80);
         let first = |p: u8| states.iter().position(|s| *s >= p).unwrap() + 1;
-        assert_eq!((first(3), first(4), first(5), first(8)), (5, 6, 56, 59));
-        assert!(states[58..].iter().all(|s| *s == 8));
+        assert_eq!((first(3), first(4), first(5), first(8)), (5, 6, 57, 60));
+        assert!(states[59..].iter().all(|s| *s == 8));
         assert!(states[30..50].iter().all(|s| *s < 4), "in between it sags: {states:?}");
+    }
+
+    #[test]
+    fn bursts_climb_without_the_regulator() {
+        let mut controller = controller();
+        controller.parameters.proportional_gain = 0.0;
+        controller.parameters.integral_gain = 0.0;
+        let states = run(&mut controller, window(7.5, 8.0, 5.0), 30);
+        let first = |p: u8| states.iter().position(|s| *s >= p).unwrap() + 1;
+        assert_eq!((first(3), first(4)), (2, 3));
+        assert!(states[10..].iter().all(|s| *s == 4), "the step is taken again: {states:?}");
+    }
+
+    #[test]
+    fn a_burst_within_a_streak_is_boosted_anew() {
+        let mut controller = controller();
+        run(&mut controller, window(5.0, 8.0, 0.6), 40);
+        let sagged = controller.pstate();
+        let states = run(&mut controller, window(7.5, 8.0, 5.0), 3);
+        assert!(sagged < PState(4) && states.contains(&4), "{sagged:?} and {states:?}");
     }
 
     #[test]

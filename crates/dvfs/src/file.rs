@@ -52,7 +52,7 @@ mod tests {
         check("base_pstate = 1", "base_pstate = -1", "`base_pstate`: invalid value: integer `-1`");
         check("clock = \"444 MHz\"", "clock = 444", "column 13: `clock`: invalid type");
         check("full = \"8 W\"", "full = \"0.1 W\"", "`power.full` is 0.1 W; expected 0.53 W to");
-        check("boost_fade = 0.94", "boost_fade = nan", "is NaN; expected 0 to 1");
+        check("boost_fade = 0.93", "boost_fade = nan", "is NaN; expected 0 to 1");
         check("\"612 MHz\"", "\"444 MHz\"", "column 13: `pstates.1.clock` is 444 MHz; expected");
         check("base_pstate = 1", "base_pstate = 9", "is 9; expected a p-state from 1 to 8");
         check("_pct = 85", "_pct = 850", "`controller.target_utilization_pct` is 850; expected 1");

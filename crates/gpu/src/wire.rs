@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn lines_read_back_as_they_were_written() {
-        let kernel = Kernel::Modelled { flops: 1.25e11, bytes: 0.1 };
+        let kernel = Kernel::Modelled { flops: 1.25e11, bytes: 0.1, resident: 1e9 };
         let commit = Request::Commit { queue: 1, ticket: u64::MAX, at_ns: 7, kernel };
         let bytes = line(&commit);
         assert_eq!(bytes.iter().filter(|b| **b == b'\n').count(), 1);

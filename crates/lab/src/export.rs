@@ -161,7 +161,9 @@ fn kernel_name(kernel: &Kernel) -> String {
         Kernel::Fma { iterations, threads } => format!("fma {iterations} x {threads}"),
         Kernel::Stream { bytes } => format!("stream {bytes} B"),
         Kernel::Matmul { n } => format!("matmul {n}"),
-        Kernel::Modelled { flops, bytes } => format!("modelled {flops:.4e} flop, {bytes:.4e} B"),
+        Kernel::Modelled { flops, bytes, .. } => {
+            format!("modelled {flops:.4e} flop, {bytes:.4e} B")
+        }
     }
 }
 

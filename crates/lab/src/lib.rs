@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod ablate;
 mod builtin;
 mod claims;
 mod data;
@@ -16,8 +17,11 @@ mod scenario;
 mod self_test;
 mod text;
 
+pub use ablate::{Ablation, Ablations, Change, Outcome, Side, Subject, Swing, ablate, sensitivity};
 pub use builtin::{BuiltIn, SCENARIOS, names as scenario_names, scenario};
-pub use claims::{Claim, Claims, Error as ClaimsError, Expect, Origin, Report, Verdict, check};
+pub use claims::{
+    Claim, Claims, Error as ClaimsError, Expect, Origin, Report, Verdict, check, check_chip, fits,
+};
 pub use data::{Dispatch, RunData, StepRun, Unit};
 pub use export::{Summary, cell_name, manifest, records, summary};
 pub use interpret::{Error, run, run_on_chip};

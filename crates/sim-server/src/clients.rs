@@ -160,12 +160,12 @@ impl Clients {
         if lane.in_flight >= limit {
             return Err(format!("{limit} command buffers are in flight in queue {queue}"));
         }
-        if let Kernel::Modelled { flops, bytes } = *kernel
-            && !(flops >= 0.0 && bytes >= 0.0)
+        if let Kernel::Modelled { flops, bytes, resident } = *kernel
+            && !(flops >= 0.0 && bytes >= 0.0 && resident >= 0.0)
         {
             return Err(format!("{kernel:?} has a negative cost"));
         }
-        let span = m.execution(kernel, m.top());
+        let span = m.execution(kernel, m.top()).max(m.wiring(kernel));
         if span > KERNEL_MAX {
             return Err(format!("{kernel:?} would run for {span:.0}; the limit is {KERNEL_MAX}"));
         }

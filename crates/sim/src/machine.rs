@@ -39,6 +39,8 @@ pub struct Machine {
     /// The next buffer to start is the first one after gating, and pays this stall.
     first_after_wake: Option<u64>,
     memory_ready: u64,
+    /// The last wake that found memory unwired.
+    wiring_since: Option<u64>,
     pinned: Option<PState>,
     queues_opened: u32,
     buffers: u64,
@@ -63,6 +65,7 @@ impl Machine {
             awake_at: 0,
             first_after_wake: None,
             memory_ready: 0,
+            wiring_since: None,
             pinned: None,
             queues_opened: 0,
             buffers: 0,
@@ -115,11 +118,12 @@ impl Machine {
         let host = &self.chip.host;
         let (to_start, to_firmware) = (host.commit_to_start, host.commit_to_firmware);
         if self.sample_at.is_none() {
-            self.wake();
+            self.wake(self.wiring(kernel));
         }
         let id = BufferId(self.buffers);
         self.buffers += 1;
-        let ready = (now + to_start.as_nanos()).max(self.awake_at);
+        let wired = self.wiring_since.map_or(0, |since| since + self.wiring(kernel).as_nanos());
+        let ready = (now + to_start.as_nanos()).max(self.awake_at).max(wired);
         // Known as long before its start as with a GPU that is awake: a wake is not utilisation.
         let known = ready - to_start.saturating_sub(to_firmware).as_nanos();
         let found = self.queues.iter_mut().find(|q| q.id == queue && !q.closed);

@@ -43,7 +43,7 @@ impl Work {
                 dispatch(k, cycles, 0.0, filled(n * n))
             }
             // `max` also turns a NaN into no work.
-            Kernel::Modelled { flops, bytes } => {
+            Kernel::Modelled { flops, bytes, .. } => {
                 dispatch(k, flops.max(0.0) / k.flops_per_cycle, bytes.max(0.0), 1.0)
             }
         }

@@ -74,10 +74,38 @@ fn gating_costs_what_it_costs() {
 fn a_queued_buffer_hides_the_round_trip() {
     let mut rig = Rig::new(m2());
     let sync = rig.sync(&alu(0.58), 10, 0.0);
-    gaps(&sync).into_iter().for_each(|gap| close(gap, 0.3, 1e-6));
+    let host = &m2().host;
+    let round_trip = (host.completion_to_host + host.commit_to_start).as_ms();
+    gaps(&sync).into_iter().for_each(|gap| close(gap, round_trip, 1e-6));
     for delay in [0.0, 0.125, 0.5] {
         let all = rig.in_flight(&alu(0.58), 4, 100.0, delay);
         close(median(gaps(&all)), 0.05, 0.02);
+    }
+}
+
+#[test]
+fn memory_that_nobody_keeps_wired_is_waited_for_once() {
+    let model = |resident| Kernel::Modelled { flops: 1e9, bytes: 1e6, resident };
+    let chip = m2();
+    let wiring = 1e9 / chip.wake.wiring_rate.as_b_s() * 1e3;
+    let waits = |idle: f64, resident: f64, warm: bool| {
+        let mut rig = Rig::new(m2());
+        rig.sync(&alu(0.58), 10, 0.0);
+        rig.idle(idle);
+        if warm {
+            // Any work begins the wiring, also that of others.
+            rig.sync(&alu(5.8), 1, 0.0);
+        }
+        let all = rig.sync(&model(resident), 2, 0.0);
+        [&all[0], &all[1]].map(|c| c.gpu_start.since(c.committed).as_ms())
+    };
+    let after = chip.wake.unwired_after.as_ms();
+    for (idle, warm, expected) in
+        [(after - 10.0, false, 0.0), (after + 10.0, false, wiring), (after + 10.0, true, 0.0)]
+    {
+        let [kept, rewired] = [0.0, 1e9].map(|resident| waits(idle, resident, warm));
+        close(rewired[0] - kept[0], expected, 1e-3);
+        close(rewired[1] - kept[1], 0.0, 1e-3);
     }
 }
 

@@ -24,7 +24,8 @@ fn kernel() -> impl Strategy<Value = Kernel> {
             .prop_map(|(iterations, threads)| Kernel::Fma { iterations, threads }),
         (0u64..200_000_000).prop_map(|bytes| Kernel::Stream { bytes }),
         (1u32..1500).prop_map(|n| Kernel::Matmul { n }),
-        (0.0..1e10, 0.0..1e8).prop_map(|(flops, bytes)| Kernel::Modelled { flops, bytes }),
+        (0.0..1e10, 0.0..1e8, prop_oneof![Just(0.0), 0.0..1e9])
+            .prop_map(|(flops, bytes, resident)| Kernel::Modelled { flops, bytes, resident }),
     ]
 }
 

@@ -36,6 +36,10 @@ pub enum Kernel {
         flops: f64,
         /// Memory traffic that does not overlap with them. Unit: B.
         bytes: f64,
+        /// Memory that must be wired before it can start; 0 where a program keeps its own wired.
+        /// Unit: B.
+        #[serde(default)]
+        resident: f64,
     },
 }
 
@@ -59,6 +63,16 @@ impl Kernel {
             }
             Kernel::Matmul { n } => Some(2.0 * f64::from(n).powi(3)),
             Kernel::Empty | Kernel::Stream { .. } | Kernel::Modelled { .. } => None,
+        }
+    }
+
+    /// Memory that a simulated driver must have wired before it can start, 0 for what needs next to
+    /// none. Unit: B.
+    pub fn resident(&self) -> f64 {
+        match *self {
+            // `max` also turns a NaN into none.
+            Kernel::Modelled { resident, .. } => resident.max(0.0),
+            _ => 0.0,
         }
     }
 

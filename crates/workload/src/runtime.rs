@@ -13,6 +13,8 @@ pub struct Runtime {
     pub name: String,
     /// The model it serves.
     pub model: Model,
+    /// It keeps the model's memory wired through idle times.
+    pub keeps_memory_wired: bool,
     /// What an HTTP server built on it does around the model.
     pub serving: Serving,
     /// Submission of a prompt.
@@ -66,6 +68,9 @@ pub struct Phase {
     pub buffer_gflop: f64,
     /// Command buffers kept in flight; 1 waits for each.
     pub in_flight: u32,
+    /// Host time of a pass before its first commit, when nothing of it runs yet.
+    #[serde(default)]
+    pub prepare: Span,
     /// Host time before each commit, beside the buffers in flight.
     pub encode: Span,
     /// Host time between a free place in flight and the commit that takes it.
@@ -106,6 +111,7 @@ pub enum Error {
 struct File {
     name: String,
     model: ModelDoc,
+    keeps_memory_wired: bool,
     serving: Serving,
     prefill: Phase,
     decode: Phase,
@@ -153,9 +159,9 @@ impl Runtime {
         for (phase, which) in [(&file.prefill, "prefill"), (&file.decode, "decode")] {
             phase.check(which)?;
         }
-        let File { name, model, serving, prefill, decode } = file;
+        let File { name, model, keeps_memory_wired, serving, prefill, decode } = file;
         let model = model.model()?;
-        Ok(Runtime { name, model, serving, prefill, decode })
+        Ok(Runtime { name, model, keeps_memory_wired, serving, prefill, decode })
     }
 
     /// Host time from a request's body to its first command buffer.

@@ -165,8 +165,8 @@ impl Backend for SocketBackend {
 
     fn commit(&mut self, queue: Queue, kernel: &Kernel) -> Result<Ticket, Error> {
         let at_ns = Monotonic::now().0;
-        if let Kernel::Modelled { flops, bytes } = *kernel
-            && !(flops.is_finite() && bytes.is_finite() && flops >= 0.0 && bytes >= 0.0)
+        if let Kernel::Modelled { flops, bytes, resident } = *kernel
+            && [flops, bytes, resident].iter().any(|cost| !cost.is_finite() || *cost < 0.0)
         {
             let what = format!("{kernel:?}: a cost must be finite and not negative");
             return Err(Error::Unsupported { device: self.device.id.clone(), what });

@@ -5,6 +5,8 @@ use crate::data::RunData;
 use crate::interpret;
 use crate::measure::{Measured, Order, Unit};
 use crate::scenario::Scenario;
+use everwarm_dvfs::Chip;
+use everwarm_gpu::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -46,12 +48,28 @@ impl Report {
 ///
 /// # Errors
 /// If the device can't be opened. A scenario that it can't run gives its claims a reason.
-pub fn check(
+pub fn check(claims: &Claims, id: &str, progress: Progress<'_>) -> Result<Report, Error> {
+    let at_once = everwarm_gpu::open(id)?.device().virtual_time;
+    let run = |scenario: &Scenario| interpret::run(scenario, id, |_, _| {});
+    Ok(Report { device: id.to_owned(), verdicts: verdicts(claims, at_once, &run, progress) })
+}
+
+/// Checks every claim on a simulated GPU with `chip`, which need not stand in a file.
+pub fn check_chip(claims: &Claims, chip: &Chip, progress: Progress<'_>) -> Report {
+    let run = |scenario: &Scenario| interpret::run_on_chip(scenario, chip);
+    let verdicts = verdicts(claims, true, &run, progress);
+    Report { device: format!("sim:{}", chip.id), verdicts }
+}
+
+/// Told how many scenarios of how many have ended, and which was the last.
+pub type Progress<'a> = &'a (dyn Fn(usize, usize, &str) + Sync);
+
+fn verdicts(
     claims: &Claims,
-    id: &str,
-    progress: &(dyn Fn(usize, usize, &str) + Sync),
-) -> Result<Report, everwarm_gpu::Error> {
-    let device = everwarm_gpu::open(id)?.device().clone();
+    at_once: bool,
+    run: &(dyn Fn(&Scenario) -> Result<RunData, interpret::Error> + Sync),
+    progress: Progress<'_>,
+) -> Vec<Verdict> {
     let mut scenarios: Vec<Arc<Scenario>> = Vec::new();
     let mut of_claim = Vec::new();
     for claim in &claims.claims {
@@ -66,21 +84,21 @@ pub fn check(
             }
         });
     }
-    let threads = match device.virtual_time {
+    let threads = match at_once {
         true => std::thread::available_parallelism().map_or(1, |n| n.get()),
         false => 1,
     };
     // The measures are taken where the run is, so that only one run a thread is in memory.
     let done = AtomicUsize::new(0);
-    let verdicts = in_parallel(threads, scenarios.len(), |n| {
-        let run = interpret::run(&scenarios[n], id, |_, _| {}).map_err(|error| error.to_string());
+    let answered = in_parallel(threads, scenarios.len(), |n| {
+        let run = run(&scenarios[n]).map_err(|error| error.to_string());
         let mine = (0..claims.claims.len()).filter(|&c| of_claim[c] == Some(n));
         let verdicts: Vec<_> = mine.map(|c| (c, verdict(&claims.claims[c], &run))).collect();
         progress(done.fetch_add(1, Ordering::Relaxed) + 1, scenarios.len(), &scenarios[n].name);
         verdicts
     });
     let mut all: Vec<Option<Verdict>> = claims.claims.iter().map(|_| None).collect();
-    for (claim, verdict) in verdicts.into_iter().flatten() {
+    for (claim, verdict) in answered.into_iter().flatten() {
         all[claim] = Some(verdict);
     }
     let unknown = |(n, verdict): (usize, Option<Verdict>)| {
@@ -90,8 +108,7 @@ pub fn check(
             Origin::Known { .. } => unreachable!("each known scenario was run"),
         })
     };
-    let verdicts = all.into_iter().enumerate().map(unknown).collect();
-    Ok(Report { device: id.to_owned(), verdicts })
+    all.into_iter().enumerate().map(unknown).collect()
 }
 
 fn same(a: &Arc<Scenario>, b: &Arc<Scenario>) -> bool {

@@ -6,12 +6,13 @@
 mod check;
 mod read;
 
-pub use check::{Report, Verdict, check};
+pub use check::{Report, Verdict, check, check_chip};
 pub use read::Error;
 
 use crate::builtin;
 use crate::measure::{Measure, Unit};
 use crate::scenario::Scenario;
+use everwarm_workload::Runtime;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -112,6 +113,25 @@ impl Expect {
     }
 }
 
+impl Claim {
+    /// How close a verdict is to the edge of what is expected: 0 in the middle, 1 at the edge, more
+    /// beyond it; of several values the worst. Infinite if nothing was measured, or if an exact
+    /// value was expected and missed.
+    pub fn strain(&self, verdict: &Verdict) -> f64 {
+        let Some(measured) = &verdict.measured else { return f64::INFINITY };
+        let strain = |(n, value): (usize, &f64)| {
+            let (middle, half) = match &self.expect {
+                Expect::Value { value, tol } => (*value, *tol),
+                Expect::Range { lo, hi } => ((lo + hi) / 2.0, (hi - lo) / 2.0),
+                Expect::List { values, tol } => (values.get(n).copied().unwrap_or(f64::NAN), *tol),
+            };
+            let off = (value - middle).abs();
+            if off == 0.0 { 0.0 } else { off / half }
+        };
+        measured.iter().enumerate().map(strain).fold(0.0, f64::max)
+    }
+}
+
 impl std::fmt::Display for Expect {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -141,20 +161,41 @@ impl Claims {
         read.unwrap_or_else(|error| panic!("{error}"))
     }
 
+    /// The claims with a runtime in place of the one that their scenarios know by its name.
+    pub fn with_runtime(mut self, runtime: &Runtime) -> Claims {
+        let mut done: Vec<(Arc<Scenario>, Arc<Scenario>)> = Vec::new();
+        for claim in &mut self.claims {
+            let Origin::Known { scenario, .. } = &mut claim.origin else { continue };
+            let known = done.iter().find(|(before, _)| Arc::ptr_eq(before, scenario));
+            let replaced = known.map(|(_, after)| after.clone()).unwrap_or_else(|| {
+                let after = Arc::new(scenario.with_runtime(runtime));
+                done.push((scenario.clone(), after.clone()));
+                after
+            });
+            *scenario = replaced;
+        }
+        self
+    }
+
     /// Only the claims whose id fits `pattern` (`*` and `?` as in a shell).
     pub fn only(mut self, pattern: &str) -> Claims {
-        let pattern: Vec<char> = pattern.chars().collect();
-        self.claims.retain(|claim| fits(&pattern, &claim.id.chars().collect::<Vec<_>>()));
+        self.claims.retain(|claim| fits(pattern, &claim.id));
         self
     }
 }
 
-fn fits(pattern: &[char], text: &[char]) -> bool {
+/// Whether `text` fits `pattern`, in which `*` and `?` stand for others as in a shell.
+pub fn fits(pattern: &str, text: &str) -> bool {
+    let chars = |text: &str| text.chars().collect::<Vec<_>>();
+    fit(&chars(pattern), &chars(text))
+}
+
+fn fit(pattern: &[char], text: &[char]) -> bool {
     match (pattern, text) {
         ([], []) => true,
-        (['*', rest @ ..], _) => (0..=text.len()).any(|skipped| fits(rest, &text[skipped..])),
-        (['?', rest @ ..], [_, text @ ..]) => fits(rest, text),
-        ([p, rest @ ..], [t, text @ ..]) => p == t && fits(rest, text),
+        (['*', rest @ ..], _) => (0..=text.len()).any(|skipped| fit(rest, &text[skipped..])),
+        (['?', rest @ ..], [_, text @ ..]) => fit(rest, text),
+        ([p, rest @ ..], [t, text @ ..]) => p == t && fit(rest, text),
         _ => false,
     }
 }
@@ -179,8 +220,7 @@ mod tests {
     #[test]
     fn patterns_choose_claims() {
         let check = |pattern: &str, text: &str, expected: bool| {
-            let chars = |s: &str| s.chars().collect::<Vec<_>>();
-            assert_eq!(fits(&chars(pattern), &chars(text)), expected, "{pattern} {text}");
+            assert_eq!(fits(pattern, text), expected, "{pattern} {text}");
         };
         check("gap.*", "gap.alu_first_5ms", true);
         check("gap.*", "queue.gap", false);

@@ -139,10 +139,13 @@ fn bad_manners_are_answered_and_disturb_nobody() {
         b"{\"open-queue\":{\"queue\":0,\"colour\":1}}\n",
         "unknown field `colour`",
     );
+    let modelled = |flops, bytes, resident| Kernel::Modelled { flops, bytes, resident };
     for (kernel, expected) in [
         (Kernel::Stream { bytes: u64::MAX }, "the limit is 1 min"),
-        (Kernel::Modelled { flops: 1e300, bytes: 0.0 }, "the limit is 1 min"),
-        (Kernel::Modelled { flops: 0.0, bytes: -1.0 }, "has a negative cost"),
+        (modelled(1e300, 0.0, 0.0), "the limit is 1 min"),
+        (modelled(0.0, 0.0, 1e300), "the limit is 1 min"),
+        (modelled(0.0, -1.0, 0.0), "has a negative cost"),
+        (modelled(0.0, 0.0, -1.0), "has a negative cost"),
     ] {
         let mut lines = wire::line(&Request::OpenQueue { queue: 0 });
         lines.extend(wire::line(&Request::Commit { queue: 0, ticket: 0, at_ns: 0, kernel }));

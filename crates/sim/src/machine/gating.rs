@@ -2,10 +2,12 @@
 //!
 //! The GPU is gated some time after its last work and woken by a commit. What a wake costs depends
 //! on how long nothing ran; the first buffer after it pays for a cold memory path, and after deep
-//! idle for a stall.
+//! idle for a stall. Memory that nobody keeps wired is unwired meanwhile: from the wake on, whoever
+//! woke the GPU, it is wired again, and work waits for what it needs of it.
 
 use super::Machine;
 use everwarm_units::{PState, Span};
+use everwarm_workload::Kernel;
 
 impl Machine {
     /// What is left may be no work at all, for which the GPU may even be waking right now.
@@ -33,13 +35,20 @@ impl Machine {
         self.meter.switch(self.now, PState::OFF);
     }
 
-    pub(super) fn wake(&mut self) {
+    /// Work arrives that finds the GPU gated and whose memory takes `wiring_time` to be wired, should
+    /// it not be.
+    pub(super) fn wake(&mut self, wiring: Span) {
         let now = self.now;
         let wake = &self.chip.wake;
         let idle = self.idle_since.map_or(Span::MAX, |since| Span::ns(now - since));
         let off = self.gated_at.map_or(Span::MAX, |at| Span::ns(now - at));
         let deep = idle >= wake.deep_idle_after;
         self.awake_at = now + wake.latency(idle).as_nanos();
+        if idle >= wake.unwired_after {
+            self.wiring_since = Some(now);
+            // The driver holds the work back until its memory is wired; only then is it the GPU's.
+            self.awake_at += wiring.as_nanos();
+        }
         self.first_after_wake = Some(if deep { wake.deep_idle_stall.as_nanos() } else { 0 });
         // The timer runs from power-on; only a wake longer than its period puts it off.
         self.window.open(self.awake_at);
@@ -48,5 +57,12 @@ impl Machine {
         self.sample_at = Some(base + period);
         let pstate = self.controller.power_on(off);
         self.switch(pstate);
+    }
+
+    /// How long the memory of `kernel` takes to be wired if it is not.
+    pub fn wiring(&self, kernel: &Kernel) -> Span {
+        let time = kernel.resident() / self.chip.wake.wiring_rate.as_b_s();
+        // Whatever a caller makes up must not run the clock over.
+        Span::from_secs(time.min(3600.0))
     }
 }

@@ -1,5 +1,6 @@
 //! `everwarm lab`: one file a subcommand, and what they share.
 
+mod ablate;
 mod check;
 mod list;
 mod run;
@@ -24,6 +25,7 @@ enum Command {
     List(list::Args),
     Run(run::Args),
     Check(check::Args),
+    Ablate(ablate::Args),
 }
 
 /// Runs the command.
@@ -32,6 +34,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::List(args) => list::run(args),
         Command::Run(args) => run::run(args),
         Command::Check(args) => check::run(args),
+        Command::Ablate(args) => ablate::run(args),
     }
 }
 
