@@ -98,6 +98,19 @@ impl Measure {
         Ok(Measure { node, cells: own.cells, order: own.order })
     }
 
+    /// Reads the measure that a document holds under the key `measure`.
+    pub(crate) fn of_document<'a>(
+        source: Source<'a>,
+        document: Spanned<DeTable<'a>>,
+    ) -> Result<Measure, BadInput> {
+        let span = document.span();
+        let found = document.into_inner().into_iter().find(|(key, _)| key.get_ref() == "measure");
+        match found.map(|(_, value)| (value.span(), value.into_inner())) {
+            Some((span, DeValue::Table(table))) => Self::read(source, Spanned::new(span, table)),
+            _ => Err(source.error(span, "expected measure = { metric = …, … }")),
+        }
+    }
+
     fn leaf(
         source: Source<'_>,
         doc: MeasureDoc,

@@ -3,6 +3,8 @@
 mod ablate;
 mod check;
 mod list;
+mod predict;
+mod predict_tables;
 mod run;
 
 use anyhow::Context;
@@ -26,6 +28,7 @@ enum Command {
     Run(run::Args),
     Check(check::Args),
     Ablate(ablate::Args),
+    Predict(predict::Args),
 }
 
 /// Runs the command.
@@ -35,6 +38,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::Run(args) => run::run(args),
         Command::Check(args) => check::run(args),
         Command::Ablate(args) => ablate::run(args),
+        Command::Predict(args) => predict::run(args),
     }
 }
 
