@@ -210,3 +210,45 @@ fn devices_are_listed_with_reasons() {
         assert!(!row["why"].as_str().unwrap().is_empty(), "{row}");
     }
 }
+
+/// Terms of one's own against claims of one's own: what breaks, what a mistake looks like.
+#[test]
+fn terms_and_numbers_are_held_against_claims() {
+    let folder = Folder::new();
+    folder.write(
+        "claims.toml",
+        "[[claim]]\nid = \"wake.latency\"\nexpect = 0.43\ntol = 0.06\nunit = \"ms\"\n\
+         scenario = { steps = [{ idle = \"2.1 ms\" }, { run = { alu = \"1 ms\" }, times = 1, label = \"probe\" }] }\n\
+         measure = { metric = \"commit_to_start\", label = \"probe\" }\n",
+    );
+    let terms = |key: &str| {
+        let text = format!(
+            "[[ablation]]\nname = \"wake\"\nwhy = \"no cost\"\nchip = {{ \"{key}\" = \"0.15 ms\" }}\n\
+             [[ablation]]\nname = \"matmul\"\nwhy = \"free\"\nchip = {{ kernels.matmul_cycles = \"1 cycles\" }}\n"
+        );
+        folder.write("terms.toml", &text);
+        folder.everwarm(&["lab", "ablate", "claims.toml", "--ablations", "terms.toml", "--json"])
+    };
+    let table = json(&terms("wake.start.0.latency"));
+    assert_eq!((&table["held"], &table["total"]), (&1.into(), &1.into()));
+    let [wake, matmul] = [&table["without"][0], &table["without"][1]];
+    assert_eq!(wake["breaks"][0]["id"], "wake.latency");
+    assert!(wake["breaks"][0]["measured"][0].as_f64().unwrap() < 0.37, "{wake}");
+    assert_eq!(matmul["breaks"], Value::Array(Vec::new()));
+    let wrong = stderr(&terms("wake.start.0.latencies"));
+    assert!(wrong.contains("terms.toml:4:10: ablation `wake`"), "{wrong}");
+    assert!(wrong.contains("the nearest is `wake.start.0.latency`"), "{wrong}");
+
+    let moved = |only: &str| {
+        let args =
+            ["lab", "ablate", "claims.toml", "--sensitivity", "0.5", "--json", "--only", only];
+        folder.everwarm(&args)
+    };
+    let found = json(&moved("wake.start.0.*"));
+    let kinds: Vec<_> = found["parameters"].as_array().unwrap().iter().collect();
+    assert_eq!(kinds.len(), 2, "{found}");
+    assert!(
+        kinds.iter().any(|one| one["key"] == "wake.start.0.latency" && one["kind"] == "pinned")
+    );
+    assert!(stderr(&moved("nothing.*")).contains("no number's key fits `nothing.*`"));
+}

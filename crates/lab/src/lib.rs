@@ -18,10 +18,14 @@ mod scenario;
 mod self_test;
 mod text;
 
-pub use ablate::{Ablation, Ablations, Change, Outcome, Side, Subject, Swing, ablate, sensitivity};
+pub use ablate::{
+    Ablated, Ablation, Ablations, Change, Constant, Error as AblateError, Kind, Margin, Moved,
+    Numbers, Parameter, Sensitivity, Table, ablate, sensitivity,
+};
 pub use builtin::{BuiltIn, SCENARIOS, names as scenario_names, scenario};
 pub use claims::{
-    Claim, Claims, Error as ClaimsError, Expect, Origin, Report, Verdict, check, check_chip, fits,
+    Claim, Claims, Error as ClaimsError, Expect, Origin, Progress, Report, Verdict, Worst, check,
+    check_chip, fits,
 };
 pub use data::{Dispatch, RunData, StepRun, Unit};
 pub use export::{Summary, cell_name, manifest, records, summary};

@@ -1,152 +1,221 @@
-//! Ablations as data: what each takes away, why, and which values do it.
+//! Reading an ablations file.
+//!
+//! Each `[[ablation]]` has a `name`, a `why`, and other values under dotted keys: `chip` those of a
+//! chip file, `runtime.NAME` those of a built-in runtime's. `[[constant]]` lists keys that no
+//! ablation touches, with the reason. Whether keys exist depends on the device, so that it is found
+//! out later; errors carry the place in the file.
 
-use super::{Change, Side};
-use crate::BadInput;
-use crate::text::Source;
+use super::numbers::{Numbers, Variant, Wrong};
+use crate::text::{BadInput, Source};
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::ops::Range;
+use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Value};
 
-/// A term of the model, and what takes it away.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Ablation {
-    /// The term.
-    pub name: String,
-    /// What the model is without it.
-    pub why: String,
-    /// The values that remove it.
-    pub changes: Vec<Change>,
-    /// Where it stands in its file: the byte at which it begins.
-    at: usize,
-}
-
-/// A file of them.
+/// What can be taken out of a model, term by term.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ablations {
     /// In the file's order.
     pub ablations: Vec<Ablation>,
+    /// Keys that can't be taken out.
+    pub constants: Vec<Constant>,
     file: String,
     text: String,
 }
 
-#[derive(Deserialize)]
+/// A term and how it is taken out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ablation {
+    /// What the model then lacks.
+    pub name: String,
+    /// What the term is, and why this takes it out.
+    pub why: String,
+    /// Dotted keys (see [`Numbers`]) and the values that neutralise the term.
+    pub set: Vec<(String, Value)>,
+    spans: Vec<Range<usize>>,
+    span: Range<usize>,
+}
+
+/// Keys that no ablation touches.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
-    ablation: Vec<Spanned<Entry>>,
+pub struct Constant {
+    /// Dotted keys.
+    pub keys: Vec<String>,
+    /// Why there is nothing to take out.
+    pub why: String,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct AblationDoc {
     name: String,
     #[serde(default)]
     why: String,
-    #[serde(default)]
-    chip: BTreeMap<String, Value>,
-    #[serde(default)]
-    runtime: BTreeMap<String, BTreeMap<String, Value>>,
 }
 
 const M2: &str = include_str!("../../ablations/m2.toml");
 
 impl Ablations {
-    /// The terms of the simulator's model.
-    ///
-    /// # Panics
-    /// If they do not read, which a test holds.
-    pub fn built_in() -> Ablations {
-        Self::from_toml("built-in ablations m2.toml", M2).unwrap_or_else(|error| panic!("{error}"))
-    }
-
-    /// Reads a file of ablations.
+    /// Reads an ablations file's text; `file` is named in errors.
     ///
     /// # Errors
     /// [`BadInput`] says where, what stands there and what was expected.
     pub fn from_toml(file: &str, text: &str) -> Result<Ablations, BadInput> {
         let source = Source { file, text };
-        let read: File = toml::from_str(text)
-            .map_err(|error| source.error(error.span().unwrap_or(0..0), error.message()))?;
+        let root = source.parse()?;
+        let whole = root.span();
         let mut ablations: Vec<Ablation> = Vec::new();
-        for entry in read.ablation {
-            let span = entry.span();
-            let one = Ablation::new(entry.into_inner(), span.start);
-            if one.changes.is_empty() {
-                let why = format!("`{}` changes nothing; expected `chip` or `runtime`", one.name);
-                return Err(source.error(span, why));
+        let mut constants = Vec::new();
+        for (key, value) in root.into_inner() {
+            match (key.get_ref().as_ref(), value.span(), value.into_inner()) {
+                ("ablation", _, DeValue::Array(all)) => {
+                    for one in all {
+                        let read = ablation(source, one)?;
+                        if ablations.iter().any(|before| before.name == read.name) {
+                            let why = format!("a second ablation called `{}`", read.name);
+                            return Err(source.error(read.span, why));
+                        }
+                        ablations.push(read);
+                    }
+                }
+                ("constant", span, all @ DeValue::Array(_)) => {
+                    constants = source.decode(Spanned::new(span, all))?;
+                }
+                (other, ..) => {
+                    let why = format!(
+                        "`{other}` is not known here; expected [[ablation]] and [[constant]] tables"
+                    );
+                    return Err(source.error(key.span(), why));
+                }
             }
-            if ablations.iter().any(|other| other.name == one.name) {
-                return Err(source.error(span, format!("there is a `{}` already", one.name)));
-            }
-            ablations.push(one);
         }
-        Ok(Ablations { ablations, file: file.to_owned(), text: text.to_owned() })
+        if ablations.is_empty() {
+            return Err(source.error(whole, "no [[ablation]] in this file"));
+        }
+        Ok(Ablations { ablations, constants, file: file.to_owned(), text: text.to_owned() })
     }
 
-    /// A mistake in `one` of these.
-    pub(super) fn error(&self, one: &Ablation, why: String) -> BadInput {
-        let source = Source { file: &self.file, text: &self.text };
-        source.error(one.at..one.at, format!("`{}`: {why}", one.name))
+    /// The ablations that the lab carries.
+    ///
+    /// # Panics
+    /// If they do not read, which a test holds.
+    pub fn built_in() -> Ablations {
+        let read = Self::from_toml("built-in ablations m2.toml", M2);
+        read.unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Only the ablations whose name fits `pattern` (`*` and `?` as in a shell).
+    pub fn only(mut self, pattern: &str) -> Ablations {
+        self.ablations.retain(|ablation| crate::claims::fits(pattern, &ablation.name));
+        self
+    }
+
+    /// The model without a term.
+    pub(crate) fn variant(
+        &self,
+        ablation: &Ablation,
+        numbers: &Numbers,
+    ) -> Result<Variant, BadInput> {
+        numbers.with(&ablation.set).map_err(|Wrong { index, why }| {
+            let span = index.map_or(&ablation.span, |index| &ablation.spans[index]);
+            let source = Source { file: &self.file, text: &self.text };
+            source.error(span.clone(), format!("ablation `{}`: {why}", ablation.name))
+        })
     }
 }
 
-impl Ablation {
-    fn new(entry: Entry, at: usize) -> Ablation {
-        let change = |side: Side| move |(key, value)| Change { side: side.clone(), key, value };
-        let chip = entry.chip.into_iter().map(change(Side::Chip));
-        let runtimes = entry.runtime.into_iter().flat_map(|(name, values)| {
-            values.into_iter().map(change(Side::Runtime(name))).collect::<Vec<_>>()
-        });
-        let changes = chip.chain(runtimes).collect();
-        Ablation { name: entry.name, why: entry.why, changes, at }
+const EXPECTED: &str = "expected chip = { \"KEY\" = VALUE } or runtime.NAME = { \"KEY\" = VALUE }";
+
+fn ablation<'a>(source: Source<'a>, value: Spanned<DeValue<'a>>) -> Result<Ablation, BadInput> {
+    let span = value.span();
+    let DeValue::Table(mut table) = value.into_inner() else {
+        return Err(source.error(span, "expected an [[ablation]] table"));
+    };
+    let mut flat = Flat { source, set: Vec::new(), spans: Vec::new() };
+    for side in ["chip", "runtime"] {
+        let key = table.keys().find(|key| key.get_ref() == side).cloned();
+        let Some(values) = key.and_then(|key| table.remove(&key)) else { continue };
+        match (values.span(), values.into_inner()) {
+            (_, DeValue::Table(values)) => flat.add("", values)?,
+            (at, _) => return Err(source.error(at, format!("`{side}` is no table; {EXPECTED}"))),
+        }
+    }
+    let doc: AblationDoc = source.decode(Spanned::new(span.clone(), DeValue::Table(table)))?;
+    if doc.name.trim().is_empty() {
+        return Err(source.error(span, "the ablation's `name` is empty"));
+    }
+    let Flat { set, spans, .. } = flat;
+    if set.is_empty() {
+        return Err(source.error(span, format!("`{}` changes nothing; {EXPECTED}", doc.name)));
+    }
+    Ok(Ablation { name: doc.name, why: doc.why, set, spans, span })
+}
+
+/// Tables within tables are one dotted key.
+struct Flat<'a> {
+    source: Source<'a>,
+    set: Vec<(String, Value)>,
+    spans: Vec<Range<usize>>,
+}
+
+impl<'a> Flat<'a> {
+    fn add(&mut self, prefix: &str, table: DeTable<'a>) -> Result<(), BadInput> {
+        for (key, value) in table {
+            let dotted = format!("{prefix}{}", key.get_ref());
+            match (value.span(), value.into_inner()) {
+                (_, DeValue::Table(inner)) => self.add(&format!("{dotted}."), inner)?,
+                (span, value) => {
+                    let value = self.source.decode(Spanned::new(span, value))?;
+                    self.set.push((dotted, value));
+                    self.spans.push(key.span());
+                }
+            }
+        }
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Subject;
-    use everwarm_dvfs::Chip;
 
-    /// Values whose removal means nothing: there is no machine without them.
-    const ESSENTIAL: &[&str] = &[
-        "controller.sample_period",
-        "controller.idle_off_delay",
-        "controller.base_pstate",
-        "controller.target_utilization_pct",
-        "controller.boost_min_utilization_pct",
-        "controller.boost_periods",
-        "controller.boost_periods_burst",
-        "host.commit_to_start",
-        "wake.deep_idle_after",
-        "wake.wiring_rate",
-    ];
+    const GOOD: &str = "[[ablation]]\nname = \"a\"\nruntime.mlx = { prefill.in_flight = 8 }\n\
+                        chip = { \"controller.boost_step_pct\" = 0, host.buffer_gap = \"0\" }\n";
 
     #[test]
-    fn every_value_of_the_controller_has_its_ablation() {
-        let all = Ablations::built_in();
-        let subject = Subject::new(&Chip::built_in("m2").unwrap());
-        let touched: Vec<_> =
-            all.ablations.iter().flat_map(|one| &one.changes).map(|c| c.key.as_str()).collect();
-        for (key, _) in subject.values(&Side::Chip) {
-            let counts = ["controller.", "host.", "wake."].iter().any(|t| key.starts_with(t));
-            let known = touched.contains(&key.as_str()) || ESSENTIAL.contains(&key.as_str());
-            assert!(!counts || known, "no ablation takes `{key}` away");
-        }
-        for one in &all.ablations {
-            subject.with(&one.changes).unwrap_or_else(|why| panic!("{}: {why}", one.name));
+    fn dotted_keys_may_be_tables_or_quoted() {
+        let read = Ablations::from_toml("a.toml", GOOD).unwrap();
+        let keys: Vec<_> = read.ablations[0].set.iter().map(|(key, _)| key.as_str()).collect();
+        assert_eq!(keys.len(), 3);
+        for key in ["controller.boost_step_pct", "host.buffer_gap", "mlx.prefill.in_flight"] {
+            assert!(keys.contains(&key), "{keys:?}");
         }
     }
 
     #[test]
     fn mistakes_are_told_with_their_place() {
-        let check = |text: &str, expected: &str| {
-            let error = Ablations::from_toml("mine.toml", text).unwrap_err().to_string();
+        let check = |text: &str, place: &str, expected: &str| {
+            let error = Ablations::from_toml("a.toml", text).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("a.toml:{place}: ")), "{error}");
             assert!(error.contains(expected), "{error}");
         };
-        let head = "[[ablation]]\nname = \"x\"\n";
-        check(head, "mine.toml:1:1: `x` changes nothing; expected `chip` or `runtime`");
-        check(&format!("{head}chips = {{}}"), "mine.toml:3:1: unknown field `chips`");
-        let good = format!("{head}chip = {{ \"controller.filter_periods\" = 1 }}\n");
-        check(&good.repeat(2), "mine.toml:4:1: there is a `x` already");
+        let head = "[[ablation]]\nname = \"a\"\n";
+        check("", "1:1", "no [[ablation]]");
+        check("[[ablations]]\n", "1:3", "`ablations` is not known here");
+        check(head, "1:1", "`a` changes nothing; expected chip = {");
+        check(&format!("{head}chip = 3\n"), "3:8", "`chip` is no table");
+        check(&format!("{head}chips = {{ a = 1 }}\n"), "3:1", "unknown field `chips`");
+        check(&GOOD.repeat(2), "5:1", "a second ablation called `a`");
+    }
+
+    #[test]
+    fn an_unknown_key_is_shown_where_it_stands() {
+        let text = GOOD.replace("boost_step_pct", "boost_stop_pct");
+        let read = Ablations::from_toml("a.toml", &text).unwrap();
+        let numbers = Numbers::of("sim:m2").unwrap();
+        let error = read.variant(&read.ablations[0], &numbers).unwrap_err().to_string();
+        assert!(error.starts_with("a.toml:4:10: ablation `a`: "), "{error}");
+        assert!(error.contains("the nearest is `controller.boost_step_pct`"), "{error}");
     }
 }

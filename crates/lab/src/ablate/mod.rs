@@ -1,97 +1,164 @@
-//! What each term of the model is for: the claims again, with one term removed or one value moved.
+//! What each term of the model is there for: the claims that break when it is taken out.
 //!
-//! A [`Subject`] is a chip and the runtimes that submit work to it, as tables of values under dotted
-//! keys. A [`Change`] sets one of them; an [`Ablation`] is a set of changes that takes a term away
-//! (`file.rs`: data), a [`Swing`] moves one value up or down (`sensitivity.rs`). Each variant is a
-//! whole chip of its own that is checked like any other: nothing in the simulator knows of this.
+//! An ablation is data (`ablations/*.toml`): other values under keys of the chip file or of a
+//! built-in runtime that neutralise one term. All claims are checked with and without it. A term
+//! without which nothing breaks explains nothing and should go.
 
 mod file;
+mod numbers;
 mod sensitivity;
-mod subject;
+mod variants;
 
-pub use file::{Ablation, Ablations};
-pub use sensitivity::{Swing, sensitivity};
-pub use subject::{Change, Side, Subject};
+pub use file::{Ablation, Ablations, Constant};
+pub use numbers::Numbers;
+pub use sensitivity::{Kind, Margin, Moved, Parameter, Sensitivity, sensitivity};
 
-use crate::BadInput;
-use crate::claims::{Claims, Report, check_chip};
+use crate::claims::{Claims, Plan, Report, Verdict};
+use crate::text::BadInput;
+use variants::check_variants;
 
-/// What a variant did to the claims.
+/// Every ablation of a file against every claim of another.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
-    /// Claims that no longer hold: id, and by how much they miss (see [`crate::Claim::strain`]).
-    pub broken: Vec<(String, f64)>,
-    /// Claims that hold now and did not before.
-    pub gained: Vec<String>,
+pub struct Table {
+    /// With all terms.
+    pub whole: Report,
+    /// Without one, in the file's order.
+    pub without: Vec<Ablated>,
 }
 
-/// Checks the claims with each term removed; `progress` hears how many of how many are done.
-///
-/// Returns the report on the whole model and an outcome for each ablation, in order.
+/// What becomes of the claims without a term.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ablated {
+    /// The ablation's name.
+    pub name: String,
+    /// How many claims hold.
+    pub held: usize,
+    /// Claims that held and do not, in the file's order.
+    pub breaks: Vec<Change>,
+    /// Claims that did not hold and do.
+    pub begins: Vec<Change>,
+}
+
+/// One claim before and after.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// Index of the claim in its file.
+    pub claim: usize,
+    /// Without the term.
+    pub after: Verdict,
+}
+
+/// Why there is no table.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The device is not a chip in virtual time.
+    #[error(transparent)]
+    Device(#[from] everwarm_gpu::Error),
+    /// An ablation names what there is not, or sets what can't be.
+    #[error(transparent)]
+    Input(#[from] BadInput),
+}
+
+/// Checks `claims` on the simulated chip `id`, whole and without each term; `progress` hears of
+/// each run that has ended.
 ///
 /// # Errors
-/// [`BadInput`] if an ablation names a value that the chip or a runtime does not have, or one that
-/// it can't take.
+/// [`Error`], before anything runs.
 pub fn ablate(
     claims: &Claims,
-    subject: &Subject,
     ablations: &Ablations,
-    progress: &mut dyn FnMut(usize, usize),
-) -> Result<(Report, Vec<Outcome>), BadInput> {
-    // Mistakes are told before minutes are spent.
-    let variants: Vec<_> = ablations
-        .ablations
-        .iter()
-        .map(|one| subject.with(&one.changes).map_err(|why| ablations.error(one, why)))
-        .collect::<Result<_, _>>()?;
-    let whole = subject.check(claims);
-    let mut outcomes = Vec::new();
-    for (done, variant) in variants.iter().enumerate() {
-        progress(done, variants.len());
-        outcomes.push(Outcome::between(claims, &whole, &variant.check(claims)));
-    }
-    Ok((whole, outcomes))
+    id: &str,
+    progress: &(dyn Fn(usize, usize) + Sync),
+) -> Result<Table, Error> {
+    let numbers = Numbers::of(id)?;
+    let whole = numbers.with(&[]).expect("a device's own numbers are read again");
+    let variants = ablations.ablations.iter().map(|one| ablations.variant(one, &numbers));
+    let variants = variants.collect::<Result<Vec<_>, _>>()?;
+    let plan = Plan::new(claims);
+    let (before, after) = check_variants(&plan, &whole, &variants, progress);
+    let named = ablations.ablations.iter().zip(after);
+    let without = named.map(|(one, after)| ablated(&one.name, &before, after)).collect();
+    Ok(Table { whole: Report { device: id.to_owned(), verdicts: before }, without })
 }
 
-impl Subject {
-    /// Holds this chip with these runtimes against the claims.
-    pub fn check(&self, claims: &Claims) -> Report {
-        let runtimes = self.runtimes().into_iter();
-        let claims = runtimes.fold(claims.clone(), |claims, runtime| claims.with_runtime(runtime));
-        check_chip(&claims, self.chip(), &|_, _, _| {})
-    }
-}
-
-impl Outcome {
-    fn between(claims: &Claims, before: &Report, after: &Report) -> Outcome {
-        let mut outcome = Outcome { broken: Vec::new(), gained: Vec::new() };
-        for ((claim, before), after) in
-            claims.claims.iter().zip(&before.verdicts).zip(&after.verdicts)
-        {
-            match (before.held, after.held) {
-                (true, false) => outcome.broken.push((claim.id.clone(), claim.strain(after))),
-                (false, true) => outcome.gained.push(claim.id.clone()),
-                _ => {}
-            }
+fn ablated(name: &str, before: &[Verdict], after: Vec<Verdict>) -> Ablated {
+    let held = after.iter().filter(|verdict| verdict.held).count();
+    let (mut breaks, mut begins) = (Vec::new(), Vec::new());
+    for (claim, (before, after)) in before.iter().zip(after).enumerate() {
+        match (before.held, after.held) {
+            (true, false) => breaks.push(Change { claim, after }),
+            (false, true) => begins.push(Change { claim, after }),
+            _ => {}
         }
-        outcome
     }
+    Ablated { name: name.to_owned(), held, breaks, begins }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use everwarm_dvfs::Chip;
+    use std::collections::BTreeSet;
 
     #[test]
-    fn a_term_that_is_taken_away_breaks_what_it_is_for() {
+    fn every_parameter_can_be_taken_out_or_says_why_not() {
+        let numbers = Numbers::of("sim:m2").unwrap();
+        let file = Ablations::built_in();
+        for ablation in &file.ablations {
+            file.variant(ablation, &numbers).unwrap_or_else(|error| panic!("{error}"));
+        }
+        let set = file.ablations.iter().flat_map(|one| one.set.iter().map(|(key, _)| key.clone()));
+        let constant: Vec<_> = file.constants.iter().flat_map(|one| one.keys.clone()).collect();
+        for key in &constant {
+            assert!(numbers.value(key).is_some(), "[[constant]] names `{key}`, which there is not");
+        }
+        let touched: BTreeSet<String> = set.chain(constant).collect();
+        let covered = |key: &str| {
+            // A list that is set as a whole covers its entries, and an entry's value its list.
+            let within = |known: &String| key.starts_with(&format!("{known}."));
+            touched.contains(key)
+                || touched.iter().any(within)
+                || touched.iter().any(|known| known.starts_with(&format!("{key}.")))
+        };
+        let sections = ["controller.", "wake.", "host."];
+        let missing: Vec<_> = numbers
+            .keys()
+            .into_iter()
+            .filter(|key| sections.iter().any(|section| key.starts_with(section)))
+            .filter(|key| !covered(key))
+            .collect();
+        assert!(
+            missing.is_empty(),
+            "no ablation and no [[constant]] in ablations/m2.toml has {missing:?}"
+        );
+    }
+
+    #[test]
+    fn a_term_that_matters_breaks_claims_and_one_that_does_not_breaks_none() {
+        let text = r#"
+            [[ablation]]
+            name = "no wake"
+            why = "a test"
+            chip = { "wake.start" = [{ idle = "2 ms", latency = "0.15 ms" }] }
+            [[ablation]]
+            name = "nothing"
+            why = "a test"
+            chip = { cores = 9 }
+            [[ablation]]
+            name = "faster host"
+            why = "a test"
+            runtime.llamacpp = { "prefill.finish" = "500 ms" }
+        "#;
+        let ablations = Ablations::from_toml("a.toml", text).unwrap();
         let claims = Claims::built_in().only("gap.*");
-        let subject = Subject::new(&Chip::built_in("m2").unwrap());
-        let mut all = Ablations::built_in();
-        all.ablations.retain(|one| one.name == "memory path after a wake");
-        let (whole, outcomes) = ablate(&claims, &subject, &all, &mut |_, _| {}).unwrap();
-        assert_eq!(whole.held(), claims.claims.len());
-        let broken: Vec<_> = outcomes[0].broken.iter().map(|(id, _)| id.as_str()).collect();
-        assert_eq!(broken, ["gap.stream_first_2ms", "gap.stream_first_1s"]);
+        let table = ablate(&claims, &ablations, "sim:m2", &|_, _| {}).unwrap();
+        let whole = crate::check(&claims, "sim:m2", &|_, _, _| {}).unwrap();
+        assert_eq!(table.whole, whole);
+        let breaks = |n: usize| -> Vec<&str> {
+            table.without[n].breaks.iter().map(|one| one.after.id.as_str()).collect()
+        };
+        assert!(breaks(0).contains(&"gap.commit_to_start_2ms"), "{:?}", breaks(0));
+        assert!(breaks(1).is_empty() && breaks(2).is_empty());
+        let first = &table.without[0];
+        assert_eq!(first.held + first.breaks.len() - first.begins.len(), whole.held());
     }
 }

@@ -70,45 +70,77 @@ fn verdicts(
     run: &(dyn Fn(&Scenario) -> Result<RunData, interpret::Error> + Sync),
     progress: Progress<'_>,
 ) -> Vec<Verdict> {
-    let mut scenarios: Vec<Arc<Scenario>> = Vec::new();
-    let mut of_claim = Vec::new();
-    for claim in &claims.claims {
-        of_claim.push(match &claim.origin {
-            Origin::Unknown(_) => None,
-            Origin::Known { scenario, .. } => {
-                let known = scenarios.iter().position(|s| same(s, scenario));
-                Some(known.unwrap_or_else(|| {
-                    scenarios.push(scenario.clone());
-                    scenarios.len() - 1
-                }))
-            }
-        });
-    }
-    let threads = match at_once {
-        true => std::thread::available_parallelism().map_or(1, |n| n.get()),
-        false => 1,
-    };
+    let plan = Plan::new(claims);
+    let threads = if at_once { threads() } else { 1 };
     // The measures are taken where the run is, so that only one run a thread is in memory.
     let done = AtomicUsize::new(0);
-    let answered = in_parallel(threads, scenarios.len(), |n| {
-        let run = run(&scenarios[n]).map_err(|error| error.to_string());
-        let mine = (0..claims.claims.len()).filter(|&c| of_claim[c] == Some(n));
-        let verdicts: Vec<_> = mine.map(|c| (c, verdict(&claims.claims[c], &run))).collect();
-        progress(done.fetch_add(1, Ordering::Relaxed) + 1, scenarios.len(), &scenarios[n].name);
+    let verdicts = in_parallel(threads, plan.scenarios.len(), |n| {
+        let scenario = &plan.scenarios[n];
+        let run = run(scenario).map_err(|error| error.to_string());
+        let verdicts = plan.verdicts(n, &run);
+        progress(done.fetch_add(1, Ordering::Relaxed) + 1, plan.scenarios.len(), &scenario.name);
         verdicts
     });
-    let mut all: Vec<Option<Verdict>> = claims.claims.iter().map(|_| None).collect();
-    for (claim, verdict) in answered.into_iter().flatten() {
-        all[claim] = Some(verdict);
+    plan.in_order(verdicts.into_iter().flatten())
+}
+
+/// How many runs in virtual time go on at once.
+pub(crate) fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |n| n.get())
+}
+
+/// Claims by the scenarios that they share.
+pub(crate) struct Plan<'a> {
+    claims: &'a Claims,
+    /// Each different scenario once.
+    pub scenarios: Vec<Arc<Scenario>>,
+    /// For each claim, the index of its scenario.
+    of_claim: Vec<Option<usize>>,
+}
+
+impl<'a> Plan<'a> {
+    pub(crate) fn new(claims: &'a Claims) -> Self {
+        let mut scenarios: Vec<Arc<Scenario>> = Vec::new();
+        let mut index = |claim: &Claim| {
+            let Origin::Known { scenario, .. } = &claim.origin else { return None };
+            let known = scenarios.iter().position(|s| same(s, scenario));
+            Some(known.unwrap_or_else(|| {
+                scenarios.push(scenario.clone());
+                scenarios.len() - 1
+            }))
+        };
+        let of_claim = claims.claims.iter().map(&mut index).collect();
+        Plan { claims, scenarios, of_claim }
     }
-    let unknown = |(n, verdict): (usize, Option<Verdict>)| {
-        let claim = &claims.claims[n];
-        verdict.unwrap_or_else(|| match &claim.origin {
-            Origin::Unknown(why) => claim.unanswered(why.clone()),
-            Origin::Known { .. } => unreachable!("each known scenario was run"),
-        })
-    };
-    all.into_iter().enumerate().map(unknown).collect()
+
+    /// What a run of scenario `n` says to the claims that are about it, each with its index.
+    pub(crate) fn verdicts(
+        &self,
+        n: usize,
+        run: &Result<RunData, String>,
+    ) -> Vec<(usize, Verdict)> {
+        let all = self.claims.claims.iter().enumerate();
+        let mine = all.filter(|(c, _)| self.of_claim[*c] == Some(n));
+        mine.map(|(c, claim)| (c, verdict(claim, run))).collect()
+    }
+
+    /// One verdict for each claim, in the file's order.
+    ///
+    /// # Panics
+    /// If one is missing whose scenario is known.
+    pub(crate) fn in_order(&self, found: impl Iterator<Item = (usize, Verdict)>) -> Vec<Verdict> {
+        let mut all: Vec<Option<Verdict>> = self.claims.claims.iter().map(|_| None).collect();
+        for (claim, verdict) in found {
+            all[claim] = Some(verdict);
+        }
+        let known = |(claim, verdict): (&Claim, Option<Verdict>)| {
+            verdict.unwrap_or_else(|| match &claim.origin {
+                Origin::Unknown(why) => claim.unanswered(why.clone()),
+                Origin::Known { .. } => unreachable!("each known scenario was run"),
+            })
+        };
+        self.claims.claims.iter().zip(all).map(known).collect()
+    }
 }
 
 fn same(a: &Arc<Scenario>, b: &Arc<Scenario>) -> bool {
@@ -121,7 +153,11 @@ fn same(a: &Arc<Scenario>, b: &Arc<Scenario>) -> bool {
 }
 
 /// `work(0..n)` on several threads; the results in order.
-fn in_parallel<T: Send>(threads: usize, n: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
+pub(crate) fn in_parallel<T: Send>(
+    threads: usize,
+    n: usize,
+    work: impl Fn(usize) -> T + Sync,
+) -> Vec<T> {
     let next = AtomicUsize::new(0);
     let worker = || {
         let mut done = Vec::new();

@@ -6,13 +6,13 @@
 mod check;
 mod read;
 
-pub use check::{Report, Verdict, check, check_chip};
+pub(crate) use check::{Plan, in_parallel, threads};
+pub use check::{Progress, Report, Verdict, check, check_chip};
 pub use read::Error;
 
 use crate::builtin;
 use crate::measure::{Measure, Unit};
 use crate::scenario::Scenario;
-use everwarm_workload::Runtime;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -114,22 +114,48 @@ impl Expect {
 }
 
 impl Claim {
+    /// The measured value that strains the claim most; `None` if nothing was measured, or not as
+    /// many values as are expected.
+    pub fn worst(&self, verdict: &Verdict) -> Option<Worst> {
+        let measured = verdict.measured.as_deref()?;
+        if self.expect.miscounted(measured.len()).is_some() {
+            return None;
+        }
+        let one = |(n, value): (usize, &f64)| {
+            let (middle, half) = match &self.expect {
+                Expect::Value { value, tol } => (*value, *tol),
+                Expect::Range { lo, hi } => ((lo + hi) / 2.0, (hi - lo) / 2.0),
+                Expect::List { values, tol } => (values[n], *tol),
+            };
+            let off = (value - middle).abs();
+            let strain = if off == 0.0 { 0.0 } else { off / half };
+            Worst { value: *value, middle, half, strain }
+        };
+        let all = measured.iter().enumerate().map(one);
+        all.max_by(|a, b| a.strain.total_cmp(&b.strain))
+    }
+
     /// How close a verdict is to the edge of what is expected: 0 in the middle, 1 at the edge, more
     /// beyond it; of several values the worst. Infinite if nothing was measured, or if an exact
     /// value was expected and missed.
     pub fn strain(&self, verdict: &Verdict) -> f64 {
-        let Some(measured) = &verdict.measured else { return f64::INFINITY };
-        let strain = |(n, value): (usize, &f64)| {
-            let (middle, half) = match &self.expect {
-                Expect::Value { value, tol } => (*value, *tol),
-                Expect::Range { lo, hi } => ((lo + hi) / 2.0, (hi - lo) / 2.0),
-                Expect::List { values, tol } => (values.get(n).copied().unwrap_or(f64::NAN), *tol),
-            };
-            let off = (value - middle).abs();
-            if off == 0.0 { 0.0 } else { off / half }
-        };
-        measured.iter().enumerate().map(strain).fold(0.0, f64::max)
+        self.worst(verdict).map_or(f64::INFINITY, |worst| worst.strain)
     }
+}
+
+/// The one of several measured values that is nearest to being wrong, or the most wrong.
+///
+/// Unit: the claim's, but for `strain`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Worst {
+    /// As measured.
+    pub value: f64,
+    /// The middle of what was expected of it.
+    pub middle: f64,
+    /// Half the width of what is right; 0 where only one value is.
+    pub half: f64,
+    /// Its distance from the middle, by half the width: 1 at the edge, more beyond it.
+    pub strain: f64,
 }
 
 impl std::fmt::Display for Expect {
@@ -159,22 +185,6 @@ impl Claims {
     pub fn built_in() -> Claims {
         let read = read::read(builtin::CLAIMS_NAME, builtin::CLAIMS, Path::new("."));
         read.unwrap_or_else(|error| panic!("{error}"))
-    }
-
-    /// The claims with a runtime in place of the one that their scenarios know by its name.
-    pub fn with_runtime(mut self, runtime: &Runtime) -> Claims {
-        let mut done: Vec<(Arc<Scenario>, Arc<Scenario>)> = Vec::new();
-        for claim in &mut self.claims {
-            let Origin::Known { scenario, .. } = &mut claim.origin else { continue };
-            let known = done.iter().find(|(before, _)| Arc::ptr_eq(before, scenario));
-            let replaced = known.map(|(_, after)| after.clone()).unwrap_or_else(|| {
-                let after = Arc::new(scenario.with_runtime(runtime));
-                done.push((scenario.clone(), after.clone()));
-                after
-            });
-            *scenario = replaced;
-        }
-        self
     }
 
     /// Only the claims whose id fits `pattern` (`*` and `?` as in a shell).

@@ -25,22 +25,6 @@ pub struct Scenario {
     pub cells: Vec<Cell>,
 }
 
-impl Scenario {
-    /// The same experiment with `runtime` wherever one of its name submits a model's work.
-    pub fn with_runtime(&self, runtime: &Runtime) -> Scenario {
-        let mut changed = self.clone();
-        let actors = changed.cells.iter_mut().flat_map(|cell| &mut cell.actors);
-        for step in actors.flat_map(|actor| &mut actor.steps) {
-            if let StepKind::Model { runtime: used, .. } = &mut step.kind
-                && used.name == runtime.name
-            {
-                **used = runtime.clone();
-            }
-        }
-        changed
-    }
-}
-
 /// One combination of the sweep's values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {

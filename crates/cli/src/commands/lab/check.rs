@@ -26,6 +26,9 @@ pub(super) struct Args {
     /// Fail if a claim does not hold.
     #[arg(long)]
     strict: bool,
+    /// Print a Markdown table.
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
     /// Print JSON: {"device", "held", "total", "claims": [{"id", "expect", "measured", …}]}.
     #[arg(long)]
     json: bool,
@@ -37,16 +40,17 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
         claims = claims.only(pattern);
         anyhow::ensure!(!claims.claims.is_empty(), "no claim's id fits `{pattern}`");
     }
-    let bar = bar(0, args.json);
+    let bar = bar(0, args.json || args.markdown);
     let progress = |done: usize, all: usize, _: &str| {
         bar.set_length(all as u64);
         bar.set_position(done as u64);
     };
     let report = everwarm_lab::check(&claims, &device(args.device), &progress)?;
     bar.finish_and_clear();
-    match args.json {
-        true => print_json(&report_json(&claims, &report))?,
-        false => print(&report_text(&claims, &report))?,
+    match (args.json, args.markdown) {
+        (true, _) => print_json(&report_json(&claims, &report))?,
+        (_, true) => print(&report_markdown(&claims, &report))?,
+        _ => print(&report_text(&claims, &report))?,
     }
     let failed = args.strict && report.held() < report.verdicts.len();
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -91,6 +95,35 @@ fn measured_json(verdict: &Verdict) -> Value {
         Some([one]) => json!(one),
         Some(several) => json!(several),
     }
+}
+
+fn report_markdown(claims: &Claims, report: &Report) -> String {
+    let line = |(claim, verdict): (&everwarm_lab::Claim, &Verdict)| {
+        let unit = shown_unit(&verdict.unit);
+        let measured = match &verdict.measured {
+            None => verdict.reason.clone().unwrap_or_else(|| "not measured".to_owned()),
+            Some(values) => {
+                let shown: Vec<_> = values.iter().map(|value| short(*value)).collect();
+                format!("{} {unit}", shown.join(", "))
+            }
+        };
+        let holds = if verdict.held { "yes" } else { "**no**" };
+        let expected = format!("{} {unit}", claim.expect);
+        format!(
+            "| `{}` | {} | {} | {holds} |\n",
+            claim.id,
+            expected.trim_end(),
+            measured.trim_end()
+        )
+    };
+    let lines: String = claims.claims.iter().zip(&report.verdicts).map(line).collect();
+    format!(
+        "{} of {} claims hold on {}.\n\n| claim | expected | measured | holds |\n\
+         | --- | --- | --- | --- |\n{lines}",
+        report.held(),
+        report.verdicts.len(),
+        report.device
+    )
 }
 
 fn report_text(claims: &Claims, report: &Report) -> String {
