@@ -218,8 +218,9 @@ fn terms_and_numbers_are_held_against_claims() {
     folder.write(
         "claims.toml",
         "[[claim]]\nid = \"wake.latency\"\nexpect = 0.43\ntol = 0.06\nunit = \"ms\"\n\
-         scenario = { steps = [{ idle = \"2.1 ms\" }, { run = { alu = \"1 ms\" }, times = 1, label = \"probe\" }] }\n\
-         measure = { metric = \"commit_to_start\", label = \"probe\" }\n",
+         [claim.scenario]\nsteps = [\n  { run = { alu = \"1 ms\" }, times = 9, label = \"load\" },\n  \
+         { idle = \"2.1 ms\" },\n  { run = { alu = \"1 ms\" }, times = 1, label = \"probe\" },\n]\n\
+         [claim.measure]\nmetric = \"commit_to_start\"\nlabel = \"probe\"\n",
     );
     let terms = |key: &str| {
         let text = format!(
