@@ -1,42 +1,65 @@
-//! How fast the engine is: a million short buffers through one queue that is kept deep.
+//! How fast the engine is: short buffers through queues that are kept deep.
 //!
-//! `cargo run --release -p everwarm-sim --example 01-deep-queue`
+//! `cargo run --release -p everwarm-sim --example 01-deep-queue [MILLIONS]`
 
 use everwarm_dvfs::Chip;
-use everwarm_sim::Machine;
+use everwarm_sim::{Machine, QueueId};
 use everwarm_units::Instant;
 use everwarm_workload::Kernel;
 use std::time::Instant as WallInstant;
 
+/// Buffers that wait in each queue.
+const DEPTH: u64 = 1_000;
+
 fn main() {
-    let (buffers, depth) = (1_000_000, 1_000);
-    let chip = Chip::built_in("m2").expect("m2 is built in");
-    let mut machine = Machine::new(chip);
-    let queue = machine.open_queue();
-    let kernel = Kernel::Fma { iterations: 200, threads: Kernel::FMA_THREADS };
-    let began = WallInstant::now();
-    let mut last = Instant::ZERO;
-    for committed in 0..buffers {
-        if committed >= depth {
-            last = next_end(&mut machine);
-        }
-        machine.commit(machine.now(), queue, &kernel);
-    }
-    let wall = began.elapsed().as_secs_f64();
-    println!(
-        "{buffers} buffers, {:.1} s of the GPU, in {wall:.3} s: {:.2} million buffers a second",
-        last.as_ms() / 1e3,
-        f64::from(buffers) / wall / 1e6
-    );
+    let millions =
+        std::env::args().nth(1).map_or(1.0, |n| n.parse().expect("a number of millions"));
+    let buffers = (millions * 1e6) as u64;
+    let short = |_| Kernel::Fma { iterations: 200, threads: Kernel::FMA_THREADS };
+    let varying = |n: u64| Kernel::Fma {
+        iterations: 50 + (n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u32 * 4,
+        threads: Kernel::FMA_THREADS,
+    };
+    let beside = |n: u64| match n % 2 {
+        0 => short(n),
+        _ => Kernel::Fma { iterations: 4_000, threads: Kernel::GROUP_THREADS },
+    };
+    run("one queue", buffers, 1, &short);
+    run("one queue, varying lengths", buffers, 1, &varying);
+    run("four queues", buffers, 4, &short);
+    run("four queues, varying lengths", buffers, 4, &varying);
+    run("two queues, one of slivers", buffers, 2, &beside);
 }
 
-/// Lets time pass until a buffer's end is observed.
-fn next_end(machine: &mut Machine) -> Instant {
-    loop {
-        if let Some(done) = machine.poll() {
-            return done.gpu_end;
+fn run(name: &str, buffers: u64, queues: u64, kernel: &dyn Fn(u64) -> Kernel) {
+    let mut machine = Machine::new(Chip::built_in("m2").expect("m2 is built in"));
+    let all: Vec<QueueId> = (0..queues).map(|_| machine.open_queue()).collect();
+    let began = WallInstant::now();
+    let (mut committed, mut done, mut last) = (0, 0, Instant::ZERO);
+    while done < buffers {
+        while committed < buffers && committed - done < DEPTH * queues {
+            let queue = all[(committed % queues) as usize];
+            machine.commit(machine.now(), queue, &kernel(committed));
+            committed += 1;
         }
-        let next = machine.next_event().expect("buffers are outstanding");
-        machine.advance(next);
+        // As a host that looks once in a while.
+        while let Some(next) = machine.next_event() {
+            machine.advance(next);
+            let mut any = false;
+            while let Some(completion) = machine.poll() {
+                (done, last, any) = (done + 1, completion.gpu_end, true);
+            }
+            if any {
+                break;
+            }
+        }
     }
+    let wall = began.elapsed().as_secs_f64();
+    let counters = machine.counters();
+    println!(
+        "{name:30} {buffers} buffers, {:8.1} s of the GPU, {:.6} J, in {wall:.3} s: {:5.2} million a second",
+        last.as_ms() / 1e3,
+        counters.gpu_energy.as_j(),
+        buffers as f64 / wall / 1e6
+    );
 }

@@ -7,12 +7,12 @@
 mod gating;
 
 use crate::meter::Meter;
-use crate::queue::{self, Pending, Queue, Running};
+use crate::queue::{NEVER, Pending, Queue, Running, Turns};
 use crate::window::Window;
 use crate::work::{Progress, Rates, Work};
 use crate::{BufferId, Completion, Counters, QueueId};
 use everwarm_dvfs::{Chip, Controller};
-use everwarm_units::{Instant, Joules, PState, Span};
+use everwarm_units::{Hertz, Instant, Joules, PState, Span};
 use everwarm_workload::Kernel;
 use std::collections::VecDeque;
 
@@ -27,7 +27,13 @@ pub struct Machine {
     completions: VecDeque<Completion>,
     now: u64,
     /// When the engine has something to do next; kept up to date by [`Machine::plan`].
-    due: Option<u64>,
+    due: u64,
+    /// Buffers that wait or run.
+    unfinished: usize,
+    /// Buffers that run.
+    running: usize,
+    /// What running work is spent at; kept up to date with the clock and `memory_ready`.
+    rates: Rates,
     /// The next sample; `None` while gated.
     sample_at: Option<u64>,
     /// Since when nothing runs; `None` while something does, and before the first work.
@@ -38,13 +44,12 @@ pub struct Machine {
     awake_at: u64,
     /// The next buffer to start is the first one after gating, and pays this stall.
     first_after_wake: Option<u64>,
-    memory_ready: u64,
     /// The last wake that found memory unwired.
     wiring_since: Option<u64>,
     pinned: Option<PState>,
     queues_opened: u32,
     buffers: u64,
-    turns: u64,
+    turns: Turns,
 }
 
 impl Machine {
@@ -57,19 +62,21 @@ impl Machine {
             queues: Vec::new(),
             completions: VecDeque::new(),
             now: 0,
-            due: None,
+            due: NEVER,
+            unfinished: 0,
+            running: 0,
+            rates: Rates::new(&chip, Hertz::ZERO, 0),
             sample_at: None,
             idle_since: None,
             running_since: None,
             gated_at: None,
             awake_at: 0,
             first_after_wake: None,
-            memory_ready: 0,
             wiring_since: None,
             pinned: None,
             queues_opened: 0,
             buffers: 0,
-            turns: 0,
+            turns: Turns::new(chip.kernels.beside_share),
             chip,
         }
     }
@@ -98,10 +105,12 @@ impl Machine {
         self.completions.retain(|c| c.queue != queue);
         if let Some(found) = self.queues.iter_mut().find(|q| q.id == queue) {
             found.closed = true;
+            self.unfinished -= found.pending.len();
             found.pending.clear();
+            found.settle();
         }
         self.forget_drained_queues();
-        if self.sample_at.is_some() && self.queues.iter().all(|q| q.running.is_none()) {
+        if self.sample_at.is_some() && self.running == 0 {
             self.idle_after_close();
         }
         self.plan();
@@ -128,8 +137,14 @@ impl Machine {
         let known = ready - to_start.saturating_sub(to_firmware).as_nanos();
         let found = self.queues.iter_mut().find(|q| q.id == queue && !q.closed);
         let found = found.unwrap_or_else(|| panic!("{queue:?} is not open"));
+        let was_drained = found.is_drained();
         found.pending.push_back(Pending { id, committed: now, known, ready, work });
-        self.plan();
+        self.unfinished += 1;
+        // Behind others it changes nothing about what comes next.
+        if was_drained {
+            found.settle();
+            self.plan();
+        }
         id
     }
 
@@ -166,19 +181,18 @@ impl Machine {
     /// When something observable may happen next; `None` while nothing is outstanding.
     pub fn next_event(&self) -> Option<Instant> {
         let observed = self.completions.front().map(|c| c.observed.as_nanos());
-        let engine = match self.queues.iter().all(Queue::is_drained) {
-            true => None,
-            false => self.due,
-        };
-        let next = observed.into_iter().chain(engine).min()?;
-        Some(Instant::from_nanos(next.max(self.now)))
+        let engine = if self.unfinished == 0 { NEVER } else { self.due };
+        match observed.unwrap_or(NEVER).min(engine) {
+            NEVER => None,
+            next => Some(Instant::from_nanos(next.max(self.now))),
+        }
     }
 
     /// Lets time pass until `to`; nothing happens if that is past.
     pub fn advance(&mut self, to: Instant) {
         let to = to.as_nanos();
-        while let Some(at) = self.due.filter(|&at| at <= to) {
-            self.now = self.now.max(at);
+        while self.due <= to && self.due != NEVER {
+            self.now = self.now.max(self.due);
             self.step();
             self.plan();
         }
@@ -220,8 +234,8 @@ impl Machine {
 
     /// Works out what is due next; called after every change.
     fn plan(&mut self) {
-        let queues = self.queues.iter().filter_map(Queue::next_event);
-        self.due = queues.chain(self.sample_at).chain(self.gate_at()).min();
+        let own = self.sample_at.unwrap_or(NEVER).min(self.gate_at().unwrap_or(NEVER));
+        self.due = self.queues.iter().fold(own, |due, queue| due.min(self.turns.next_event(queue)));
     }
 
     /// Everything that is due now, in a fixed order: ends free the GPU, the sample sets the clock
@@ -238,40 +252,49 @@ impl Machine {
     }
 
     fn end_buffers(&mut self) {
-        let now = self.now;
-        let mut ended = false;
+        let before = self.running;
         for n in 0..self.queues.len() {
-            let Some(mut running) = self.queues[n].running.filter(|r| r.end <= now) else {
-                continue;
-            };
-            ended = true;
-            let energy = self.spend(&mut running);
-            self.meter.add_running(energy);
-            let queue = &mut self.queues[n];
-            queue.running = None;
-            queue.free_at = now + self.chip.host.buffer_gap.as_nanos();
-            if !queue.closed {
-                let observed = now + self.chip.host.completion_to_host.as_nanos();
-                self.completions.push_back(Completion {
-                    buffer: running.id,
-                    queue: queue.id,
-                    committed: Instant::from_nanos(running.committed),
-                    gpu_start: Instant::from_nanos(running.start),
-                    gpu_end: Instant::from_nanos(now),
-                    observed: Instant::from_nanos(observed),
-                    pstate: running.pstate,
-                });
+            if self.queues[n].next <= self.now {
+                self.end(n);
             }
         }
-        if ended {
+        if self.running < before {
             self.after_end();
         }
     }
 
+    /// What queue `index` runs has come to its end, if it runs anything.
+    fn end(&mut self, index: usize) {
+        let now = self.now;
+        let Some(running) = &self.queues[index].running else { return };
+        let computing = running.progress.computing(now, &self.rates);
+        let energy = self.energy(running, computing);
+        self.meter.add_running(energy);
+        let host = &self.chip.host;
+        let queue = &self.queues[index];
+        if !queue.closed {
+            self.completions.push_back(Completion {
+                buffer: running.id,
+                queue: queue.id,
+                committed: Instant::from_nanos(running.committed),
+                gpu_start: Instant::from_nanos(running.start),
+                gpu_end: Instant::from_nanos(now),
+                observed: Instant::from_nanos(now + host.completion_to_host.as_nanos()),
+                pstate: running.pstate,
+            });
+        }
+        let queue = &mut self.queues[index];
+        queue.running = None;
+        queue.free_at = now + host.buffer_gap.as_nanos();
+        queue.settle();
+        self.running -= 1;
+        self.unfinished -= 1;
+    }
+
     fn after_end(&mut self) {
+        self.turns.make_room();
         self.forget_drained_queues();
-        self.queues.iter_mut().for_each(|q| q.blocked = false);
-        if self.queues.iter().any(|q| q.running.is_some()) {
+        if self.running > 0 {
             return;
         }
         if let Some(since) = self.running_since.take() {
@@ -284,7 +307,9 @@ impl Machine {
     }
 
     fn forget_drained_queues(&mut self) {
-        self.queues.retain(|q| !(q.closed && q.is_drained()));
+        if self.queues.iter().any(|q| q.closed) {
+            self.queues.retain(|q| !(q.closed && q.is_drained()));
+        }
     }
 
     /// Since when the firmware knows of a buffer that waits.
@@ -311,15 +336,12 @@ impl Machine {
     }
 
     fn start_buffers(&mut self) {
-        let beside_share = self.chip.kernels.beside_share;
-        while let Some(index) = queue::choose(&mut self.queues, self.now, beside_share) {
+        while let Some(index) = self.turns.choose(&mut self.queues, self.now) {
             self.note_occupied();
-            self.turns += 1;
-            let queue = &mut self.queues[index];
-            queue.served = self.turns;
-            if let Some(pending) = queue.pending.pop_front() {
+            if let Some(pending) = self.queues[index].pending.pop_front() {
                 let running = self.begin(pending);
                 self.queues[index].running = Some(running);
+                self.queues[index].settle();
             }
         }
     }
@@ -329,8 +351,9 @@ impl Machine {
         let mut work = pending.work;
         if let Some(stall) = self.first_after_wake.take() {
             work.fixed += stall as f64;
-            self.memory_ready = now + self.chip.wake.memory_ready.as_nanos();
+            self.rates.memory_ready = now + self.chip.wake.memory_ready.as_nanos();
         }
+        self.running += 1;
         self.idle_since = None;
         self.running_since.get_or_insert(now);
         let progress = Progress::new(work, now);
@@ -342,19 +365,21 @@ impl Machine {
             occupancy: work.occupancy,
             progress,
             metered: now,
-            end: progress.end(&self.rates()),
+            end: progress.end(&self.rates),
         }
-    }
-
-    fn rates(&self) -> Rates {
-        Rates::new(&self.chip, self.chip.clock(self.meter.pstate()), self.memory_ready)
     }
 
     /// Brings `running` up to now; returns the energy that took.
     fn spend(&self, running: &mut Running) -> Joules {
-        let computing = running.progress.run(self.now, &self.rates());
-        let ns = (self.now - running.metered) as f64;
+        let computing = running.progress.run(self.now, &self.rates);
+        let energy = self.energy(running, computing);
         running.metered = self.now;
+        energy
+    }
+
+    /// Energy of `running` since it was last counted, `computing` ns of it with arithmetic.
+    fn energy(&self, running: &Running, computing: f64) -> Joules {
+        let ns = (self.now - running.metered) as f64;
         self.meter.table.running(self.meter.pstate(), running.occupancy, ns, computing)
     }
 
@@ -372,9 +397,12 @@ impl Machine {
             }
         }
         self.meter.switch(self.now, pstate);
-        let rates = self.rates();
-        for running in self.queues.iter_mut().filter_map(|q| q.running.as_mut()) {
-            running.end = running.progress.end(&rates);
+        self.rates = Rates::new(&self.chip, self.chip.clock(pstate), self.rates.memory_ready);
+        for queue in &mut self.queues {
+            if let Some(running) = &mut queue.running {
+                running.end = running.progress.end(&self.rates);
+                queue.settle();
+            }
         }
     }
 }

@@ -9,6 +9,12 @@ use crate::{BufferId, QueueId};
 use everwarm_units::PState;
 use std::collections::VecDeque;
 
+/// A need that is below any limit.
+const RUNS: f64 = -1.0;
+
+/// An instant that does not come.
+pub(crate) const NEVER: u64 = u64::MAX;
+
 /// A committed buffer that has not begun. Unit of times: ns.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
@@ -42,10 +48,15 @@ pub(crate) struct Queue {
     pub running: Option<Running>,
     /// Earliest start of the next buffer after the last one.
     pub free_at: u64,
+    /// When what runs ends, or else the next buffer could start; [`NEVER`] if there is none. Kept up
+    /// to date by [`Queue::settle`], as is `need`.
+    pub next: u64,
+    /// Share of the GPU that the next buffer needs to start; less than any while one runs.
+    pub need: f64,
+    /// The next buffer, while none runs.
+    pub next_id: BufferId,
     /// Number of the turn in which it was last served.
     pub served: u64,
-    /// Its next buffer is ready but did not fit; nothing to try before another one ends.
-    pub blocked: bool,
     /// No completions are wanted any more.
     pub closed: bool,
 }
@@ -57,8 +68,10 @@ impl Queue {
             pending: VecDeque::new(),
             running: None,
             free_at: 0,
+            next: NEVER,
+            need: RUNS,
+            next_id: BufferId(NEVER),
             served: 0,
-            blocked: false,
             closed: false,
         }
     }
@@ -67,42 +80,76 @@ impl Queue {
         self.running.is_none() && self.pending.is_empty()
     }
 
-    /// When the next buffer could start as far as this queue is concerned.
-    pub(crate) fn start_at(&self) -> Option<u64> {
-        if self.running.is_some() {
-            return None;
-        }
-        self.pending.front().map(|p| p.ready.max(self.free_at))
-    }
-
-    /// The event that this queue waits for.
-    pub(crate) fn next_event(&self) -> Option<u64> {
-        match &self.running {
-            Some(running) => Some(running.end),
-            None if self.blocked => None,
-            None => self.start_at(),
+    /// Works out `next` and `need`; called after every change.
+    pub(crate) fn settle(&mut self) {
+        if let Some(running) = &self.running {
+            (self.next, self.need) = (running.end, RUNS);
+        } else if let Some(first) = self.pending.front() {
+            (self.next, self.need) = (first.ready.max(self.free_at), first.work.occupancy);
+            self.next_id = first.id;
+        } else {
+            (self.next, self.need) = (NEVER, RUNS);
         }
     }
 }
 
-/// The queue to serve at `now`, if one's next buffer is ready and fits.
-///
-/// A ready buffer that does not fit marks its queue blocked and keeps back all but slivers, or a
-/// stream of half-sized kernels could starve it.
-pub(crate) fn choose(queues: &mut [Queue], now: u64, beside_share: f64) -> Option<usize> {
-    let used: f64 = queues.iter().filter_map(|q| q.running.map(|r| r.occupancy)).sum();
-    let mut waiting = None;
-    loop {
-        let ready = |q: &Queue| !q.blocked && q.start_at().is_some_and(|t| t <= now);
-        let candidates = queues.iter().enumerate().filter(|(_, q)| ready(q));
-        let (index, queue) = candidates.min_by_key(|(_, q)| (q.served, q.pending[0].id))?;
-        let occupancy = queue.pending.front().map_or(0.0, |p| p.work.occupancy);
-        let sliver = occupancy <= beside_share;
-        let fits = used + occupancy <= 1.0 + beside_share;
-        if fits && (sliver || waiting.is_none()) {
-            return Some(index);
+/// What may start beside what runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Turns {
+    beside_share: f64,
+    /// Buffers that need less may still start; what is kept back waits until another one ends.
+    limit: f64,
+    served: u64,
+}
+
+impl Turns {
+    pub(crate) fn new(beside_share: f64) -> Turns {
+        Turns { beside_share, limit: f64::INFINITY, served: 0 }
+    }
+
+    /// A buffer has ended: there may be room again.
+    pub(crate) fn make_room(&mut self) {
+        self.limit = f64::INFINITY;
+    }
+
+    /// The event that `queue` waits for.
+    pub(crate) fn next_event(&self, queue: &Queue) -> u64 {
+        if queue.need < self.limit { queue.next } else { NEVER }
+    }
+
+    /// The queue to serve at `now`, if one's next buffer is ready and fits.
+    ///
+    /// A ready buffer that does not fit keeps back all but slivers, or a stream of half-sized
+    /// kernels could starve it.
+    pub(crate) fn choose(&mut self, queues: &mut [Queue], now: u64) -> Option<usize> {
+        loop {
+            let index = self.first_ready(queues, now)?;
+            let need = queues[index].need;
+            let running = queues.iter().filter_map(|q| q.running.as_ref());
+            let used: f64 = running.map(|r| r.occupancy).sum();
+            let room = 1.0 + self.beside_share - used;
+            if need <= room {
+                // What can't fit beside it is not even looked at.
+                self.limit = self.limit.min((room - need).max(0.0).next_up());
+                self.served += 1;
+                queues[index].served = self.served;
+                return Some(index);
+            }
+            // A sliver that does not fit keeps back those that are no smaller.
+            self.limit = self.limit.min(self.beside_share.next_up()).min(need);
         }
-        queues[index].blocked = true;
-        waiting = Some(index);
+    }
+
+    /// Of the queues whose next buffer is ready, the one that was served longest ago.
+    fn first_ready(&self, queues: &[Queue], now: u64) -> Option<usize> {
+        let may_start = |q: &Queue| q.next <= now && q.need < self.limit && q.need != RUNS;
+        let mut first = None;
+        let mut turn = (NEVER, BufferId(NEVER));
+        for (n, queue) in queues.iter().enumerate() {
+            if may_start(queue) && (queue.served, queue.next_id) < turn {
+                (first, turn) = (Some(n), (queue.served, queue.next_id));
+            }
+        }
+        first
     }
 }

@@ -93,16 +93,24 @@ impl Progress {
             ns = ns.max(rates.memory_ready.saturating_sub(self.at) as f64);
             ns += self.left.bytes / rates.bandwidth;
         }
-        self.at.saturating_add(ns.ceil() as u64)
+        // Rounded up by hand: without SSE 4.1, `ceil` is a call, and this is once a buffer.
+        let whole = ns as u64;
+        self.at.saturating_add(whole.saturating_add(u64::from((whole as f64) < ns)))
+    }
+
+    /// How much of the time until `to` goes into computing at `rates`. Unit: ns.
+    pub(crate) fn computing(&self, to: u64, rates: &Rates) -> f64 {
+        let time = (to - self.at) as f64;
+        (time - time.min(self.left.fixed)).min(self.left.cycles / rates.clock)
     }
 
     /// Spends the time until `to` at `rates`; returns how much of it went into computing, in ns.
     pub(crate) fn run(&mut self, to: u64, rates: &Rates) -> f64 {
+        let computed = self.computing(to, rates);
         let mut time = (to - self.at) as f64;
         let fixed = time.min(self.left.fixed);
         self.left.fixed -= fixed;
         time -= fixed;
-        let computed = time.min(self.left.cycles / rates.clock);
         self.left.cycles = match computed < time {
             true => 0.0,
             false => (self.left.cycles - computed * rates.clock).max(0.0),

@@ -23,7 +23,8 @@ impl Machine {
     /// When the GPU is gated if nothing is committed.
     pub(super) fn gate_at(&self) -> Option<u64> {
         self.sample_at?;
-        let idle = self.idle_since.filter(|_| self.queues.iter().all(|q| q.pending.is_empty()))?;
+        // Idle and unfinished is a queue between two buffers.
+        let idle = self.idle_since.filter(|_| self.unfinished == 0)?;
         Some(idle + self.chip.controller.idle_off_delay.as_nanos())
     }
 
@@ -61,6 +62,9 @@ impl Machine {
 
     /// How long the memory of `kernel` takes to be wired if it is not.
     pub fn wiring(&self, kernel: &Kernel) -> Span {
+        if kernel.resident() == 0.0 {
+            return Span::ZERO;
+        }
         let time = kernel.resident() / self.chip.wake.wiring_rate.as_b_s();
         // Whatever a caller makes up must not run the clock over.
         Span::from_secs(time.min(3600.0))
