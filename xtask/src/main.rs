@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod pages;
 mod report;
 mod setup;
 mod shell;
@@ -42,6 +43,12 @@ enum Task {
     },
     /// Checks the rules that neither compiler nor clippy can hold.
     Tidy,
+    /// Makes the parts of README and docs again that commands make, and their images.
+    Pages {
+        /// Write nothing; fail with the differences if a page is stale.
+        #[arg(long)]
+        check: bool,
+    },
     /// Times the check of the built-in claims, in release.
     Bench,
 }
@@ -51,6 +58,7 @@ fn main() -> ExitCode {
         Task::Setup { force } => setup::print(force),
         Task::Test { steps } => test::run(&steps),
         Task::Tidy => tidy::print(),
+        Task::Pages { check } => pages::run(check),
         Task::Bench => bench::run(),
     };
     match done {

@@ -51,6 +51,17 @@ pub fn output(command: &mut Command) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// The folder that cargo builds into.
+///
+/// # Errors
+/// When cargo doesn't describe the workspace.
+pub fn target() -> anyhow::Result<PathBuf> {
+    let metadata = ["metadata", "--format-version", "1", "--no-deps", "--offline"];
+    let metadata: serde_json::Value = serde_json::from_str(&output(cargo().args(metadata))?)?;
+    let target = metadata["target_directory"].as_str().context("cargo names no target folder")?;
+    Ok(PathBuf::from(target))
+}
+
 /// Where a program of that name stands on the search path.
 pub fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;

@@ -9,11 +9,9 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
-use anyhow::Context;
-
 use crate::report::{self, Outcome, Tally, Verdict};
 use crate::setup::{self, Ready};
-use crate::{shell, tidy};
+use crate::{pages, shell, tidy};
 
 /// The package of the tests against real servers.
 const REAL: &str = "everwarm-real-servers";
@@ -32,7 +30,7 @@ pub enum Step {
     Tidy,
     /// Unit and integration tests, but those against real servers.
     Tests,
-    /// The documentation, warnings denied, and its tests.
+    /// The documentation, warnings denied, and its tests; pages that commands make quickly.
     Docs,
     /// The tests against real servers; sets up what they need.
     RealServers,
@@ -102,6 +100,9 @@ fn docs() -> anyhow::Result<Verdict> {
     let mut build = shell::cargo();
     build.args(["doc", "--workspace", "--no-deps", "--all-features"]);
     shell::run(build.env("RUSTDOCFLAGS", "-D warnings"))?;
+    if !pages::check_quick(everwarm()?)? {
+        return Ok(Verdict::Failed(Tally::default(), "a page is stale, see above".into()));
+    }
     tests(shell::cargo().args(["test", "--workspace", "--doc", "--all-features"]))
 }
 
@@ -174,11 +175,7 @@ fn may_skip() -> bool {
 /// Builds the binary under test, in the profile of the tests.
 fn everwarm() -> anyhow::Result<PathBuf> {
     shell::run(shell::cargo().args(["build", "--quiet"]).args(ALL_OF_IT))?;
-    let metadata = ["metadata", "--format-version", "1", "--no-deps", "--offline"];
-    let metadata = shell::output(shell::cargo().args(metadata))?;
-    let metadata: serde_json::Value = serde_json::from_str(&metadata)?;
-    let target = metadata["target_directory"].as_str().context("cargo names no target folder")?;
-    Ok(PathBuf::from(target).join("debug").join("everwarm"))
+    Ok(shell::target()?.join("debug").join("everwarm"))
 }
 
 fn real_tests(ready: &Ready, everwarm: &PathBuf) -> Command {

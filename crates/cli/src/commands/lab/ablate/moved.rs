@@ -54,9 +54,11 @@ pub(super) fn markdown(found: &Sensitivity) -> String {
             text += &format!("\n{}", wrapped(&format!("{what}: {}.", keys.join(", ")), 0));
         }
     }
+    text += "\nThe claims that are nearest to an edge, and the number that brings each nearest or over it:\n";
     text += "\n| claim | margin | least | by |\n| --- | ---: | ---: | --- |\n";
     for Margin { id, now, least, by } in narrowest(found) {
-        let _ = writeln!(text, "| `{id}` | {} | {} | `{by}` |", short(*now), short(*least));
+        let by = if by.is_empty() { "-".to_owned() } else { format!("`{by}`") };
+        let _ = writeln!(text, "| `{id}` | {} | {} | {by} |", short(*now), short(*least));
     }
     text
 }
