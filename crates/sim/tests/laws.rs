@@ -26,6 +26,9 @@ fn kernel() -> impl Strategy<Value = Kernel> {
         (0u32..20_000).prop_map(|iterations| Kernel::Fma { iterations, threads: 65_536 }),
         (0u32..100_000).prop_map(|iterations| Kernel::Fma { iterations, threads: 32 }),
         (0u64..100_000_000).prop_map(|bytes| Kernel::Stream { bytes }),
+        // No memory to be wired: once begun, wiring goes on while the GPU idles, so more idle helps it.
+        (0.0..1e10, 0.0..1e8)
+            .prop_map(|(flops, bytes)| { Kernel::Modelled { flops, bytes, resident: 0.0 } }),
     ]
 }
 

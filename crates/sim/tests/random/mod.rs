@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use everwarm_dvfs::{Chip, OperatingPoint, WakeStart};
-use everwarm_units::{Hertz, Span, Volts, Watts};
+use everwarm_units::{BytesPerSecond, Hertz, Span, Volts, Watts};
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -46,7 +46,8 @@ fn wake_start(least: Span) -> impl Strategy<Value = Vec<WakeStart>> {
 fn with_controller(chip: Chip) -> impl Strategy<Value = Chip> {
     let top = chip.top().0;
     let regulator = (50.0..99.0, 1.0..20.0f64, 0.0..30.0, 0.0..15.0, 0.0..5000.0, 0.0..100.0f64);
-    let boost = (50.0..100.0f64, 0.0..100.0f64, 1.0..4.0f64, 0.0..6.0f64, 0.0..80.0f64);
+    let lasting = (0.0..80.0f64, 0.0..20.0f64);
+    let boost = (50.0..100.0f64, 0.0..100.0f64, 1.0..4.0f64, 0.0..6.0f64, lasting);
     let shape = (0.1..1.0f64, 0.5..1.0f64, 0u32..12);
     let times = (
         span(1.0..20.0f64),
@@ -63,7 +64,7 @@ fn with_controller(chip: Chip) -> impl Strategy<Value = Chip> {
             (.., c.integral_gain, c.output_limit_pct, c.filter_start_pct) = regulator;
             (c.boost_min_utilization_pct, c.boost_step_pct, c.boost_periods_burst, ..) = boost;
             c.boost_periods = c.boost_periods_burst + boost.3;
-            c.lasting_boost_periods = boost.4;
+            (c.lasting_boost_periods, c.lasting_boost_periods_burst) = boost.4;
             (c.boost_rise, c.boost_fade, c.reset_periods) = shape;
             (c.sample_period, c.idle_off_delay, c.forget_after, c.credited_gap, c.burst) = times;
             chip
@@ -79,9 +80,11 @@ fn with_the_rest(chip: Chip) -> impl Strategy<Value = Chip> {
         chip.host.commit_to_firmware = Span::from_ms(known * commit_to_start.as_ms());
         (chip.host.buffer_gap, chip.host.completion_to_host) = (buffer_gap, completion_to_host);
         let deep = (span(10.0..2000.0f64), span(0.0..4.0f64), span(0.0..2.0f64));
-        (Just(chip), wake_start(commit_to_start), deep, 1.0..200.0f64)
+        let wiring = (span(0.0..2000.0f64), 1.0..1000.0f64);
+        (Just(chip), wake_start(commit_to_start), deep, wiring, 1.0..200.0f64)
     })
-    .prop_map(|(mut chip, start, (after, stall, memory), scale)| {
+    .prop_map(|(mut chip, start, (after, stall, memory), (unwired, rate), scale)| {
+        (chip.wake.unwired_after, chip.wake.wiring_rate) = (unwired, BytesPerSecond::gb_s(rate));
         chip.wake.start = start;
         chip.wake.deep_idle_after = after.max(chip.controller.idle_off_delay);
         (chip.wake.deep_idle_stall, chip.wake.memory_ready) = (stall, memory);
