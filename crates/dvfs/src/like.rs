@@ -152,7 +152,12 @@ impl Reader<'_> {
         let chip = self.chip_unchecked(tree)?;
         check(&chip).map_err(|wrong| {
             let path: Vec<&str> = wrong.path.iter().map(String::as_str).collect();
-            self.error(tree.deepest(&path), &wrong.message())
+            let (place, own) = (tree.deepest(&path), tree.place().source);
+            let of_parent = match place.source == own {
+                true => String::new(),
+                false => format!(", with what {} changes", self.sources[own].name),
+            };
+            self.error(place, &(wrong.message() + &of_parent))
         })?;
         Ok(chip)
     }
@@ -312,7 +317,9 @@ mod tests {
         check_error(&format!("{OWN}[host"), &[], "own.toml:4:");
         // A value of the parent that the child makes wrong is told at the parent's.
         let order = format!("{OWN}[controller]\nidle_off_delay = \"9 s\"");
-        check_error(&order, &[], "`wake.deep_idle_after` is");
+        check_error(&order, &[], "m2 (built in):");
+        check_error(&order, &[], "`wake.deep_idle_after` is 1.2 s; expected");
+        check_error(&order, &[], ", with what own.toml changes");
     }
 
     #[test]
