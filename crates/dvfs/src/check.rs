@@ -1,6 +1,6 @@
 //! What the values of a chip may be, beyond what their types hold.
 
-use crate::Chip;
+use crate::{Chip, PowerModel};
 use everwarm_units::Span;
 
 /// A value that can't be.
@@ -170,6 +170,46 @@ fn check_kernels(chip: &Chip) -> Result<(), Wrong> {
     number("kernels.flops_per_cycle", k.flops_per_cycle, 0.01, 1e9)?;
     number("kernels.beside_share", k.beside_share, 0.0, 1.0)?;
     within("kernels.bandwidth", k.bandwidth.as_gb_s(), 1e-3, 1e6, " GB/s")
+}
+
+/// Coefficients that can be; whether their limits make sense is held with the p-states.
+pub(crate) fn check_power_model(model: &PowerModel) -> Result<(), Wrong> {
+    number("power_model.clusters", model.clusters.into(), 1.0, 1000.0)?;
+    number("power_model.cores_per_cluster", model.cores_per_cluster.into(), 1.0, 1e6)?;
+    let sram = model.sram_voltage_min.as_v();
+    within("power_model.sram_voltage_min", sram, 0.0, 10.0, " V")?;
+    for (key, value, most) in [
+        ("core_leakage", model.core_leakage, 1e9),
+        ("sram_leakage", model.sram_leakage, 1e9),
+        ("core_exponent", model.core_exponent, 100.0),
+        ("core_factor", model.core_factor, 1e6),
+        ("sram_exponent", model.sram_exponent, 100.0),
+        ("sram_factor", model.sram_factor, 1e6),
+        ("core_switching", model.core_switching, 1e6),
+        ("sram_switching", model.sram_switching, 1e6),
+        ("current_max", model.current_max, 1e6),
+    ] {
+        number(&format!("power_model.{key}"), value, 0.0, most)?;
+    }
+    let Some(cs) = &model.cs else { return Ok(()) };
+    number("power_model.cs.dies", cs.dies.into(), 1.0, 1000.0)?;
+    if cs.pstates.is_empty() {
+        return Err(wrong("power_model.cs.pstates", "empty", "at least one { clock, voltage }"));
+    }
+    for (key, value, most) in [
+        ("leakage", cs.leakage, 1e9),
+        ("exponent", cs.exponent, 100.0),
+        ("factor", cs.factor, 1e6),
+        ("switching", cs.switching, 1e6),
+    ] {
+        number(&format!("power_model.cs.{key}"), value, 0.0, most)?;
+    }
+    for (n, point) in cs.pstates.iter().enumerate() {
+        let key = |name: &str| format!("power_model.cs.pstates.{n}.{name}");
+        within(&key("clock"), point.clock.as_mhz(), 0.0, 1e5, " MHz")?;
+        within(&key("voltage"), point.voltage.as_v(), 0.0, 10.0, " V")?;
+    }
+    Ok(())
 }
 
 fn span(path: &str, value: Span, least: Span, most: Span) -> Result<(), Wrong> {

@@ -6,7 +6,7 @@
 //! are files come from the caller. Errors stand where a person would correct them, in whatever
 //! file that is.
 
-use crate::check::check;
+use crate::check::{Wrong, check, check_power_model};
 use crate::origin::Traced;
 use crate::scale::{RULES, Rule};
 use crate::tree::{Key, Made, Node, Place, Source, Sources, Written};
@@ -94,8 +94,9 @@ impl Reader<'_> {
 
     /// Power limits of p-states that have none, from the driver's formula.
     fn derive_limits(&self, tree: &mut Node) -> Result<(), Error> {
-        let Some(model) = tree.at(&["power_model"]).cloned() else { return Ok(()) };
-        let model: PowerModel = self.decode(&model)?;
+        let Some(model) = tree.at(&["power_model"]) else { return Ok(()) };
+        let model: PowerModel = self.decode(model)?;
+        check_power_model(&model).map_err(|wrong| self.wrong(tree, &wrong))?;
         let Some(Node::List(pstates, _)) = tree.at_mut(&["pstates"]) else { return Ok(()) };
         for (n, state) in pstates.iter_mut().enumerate() {
             let clock = state.at(&["clock"]).and_then(|c| c.as_text()?.parse::<Hertz>().ok());
@@ -150,15 +151,7 @@ impl Reader<'_> {
 
     fn chip(&self, tree: &Node) -> Result<Chip, Error> {
         let chip = self.chip_unchecked(tree)?;
-        check(&chip).map_err(|wrong| {
-            let path: Vec<&str> = wrong.path.iter().map(String::as_str).collect();
-            let (place, own) = (tree.deepest(&path), tree.place().source);
-            let of_parent = match place.source == own {
-                true => String::new(),
-                false => format!(", with what {} changes", self.sources[own].name),
-            };
-            self.error(place, &(wrong.message() + &of_parent))
-        })?;
+        check(&chip).map_err(|wrong| self.wrong(tree, &wrong))?;
         Ok(chip)
     }
 
@@ -183,6 +176,17 @@ impl Reader<'_> {
             };
             self.error(place, &message)
         })
+    }
+
+    /// The error about a value of the whole tree, told where it stands.
+    fn wrong(&self, tree: &Node, wrong: &Wrong) -> Error {
+        let path: Vec<&str> = wrong.path.iter().map(String::as_str).collect();
+        let (place, own) = (tree.deepest(&path), tree.place().source);
+        let of_parent = match place.source == own {
+            true => String::new(),
+            false => format!(", with what {} changes", self.sources[own].name),
+        };
+        self.error(place, &(wrong.message() + &of_parent))
     }
 
     fn error(&self, place: Place, message: &str) -> Error {
@@ -215,7 +219,7 @@ fn plain(message: &str) -> String {
     let message = message.trim_end().replace('\n', "; ");
     message
         .replace("expected u8", "expected a whole number from 0 to 255")
-        .replace("expected u32", "expected a whole number, 0 or more")
+        .replace("expected u32", "expected a whole number from 0 to 4294967295")
         .replace("expected f64", "expected a number")
         .replace("expected a string", "expected a text in quotes, a quantity with its unit")
 }
@@ -316,6 +320,9 @@ mod tests {
         check_error(&format!("{OWN}cores = 0"), &[], "own.toml:4:9: `cores` is 0");
         check_error(&format!("{OWN}[host"), &[], "own.toml:4:");
         // A value of the parent that the child makes wrong is told at the parent's.
+        let model = format!("{OWN}power_model.current_max = inf");
+        check_error(&model, &[], "own.toml:4:27: `power_model.current_max` is inf; expected 0 to");
+        check_error(&format!("{OWN}id = \"x\""), &[], "own.toml:4:1: duplicate key `id`");
         let order = format!("{OWN}[controller]\nidle_off_delay = \"9 s\"");
         check_error(&order, &[], "m2 (built in):");
         check_error(&order, &[], "`wake.deep_idle_after` is 1.2 s; expected");

@@ -97,8 +97,14 @@ impl Node {
     /// If it is not TOML.
     pub(crate) fn parse(sources: &Sources, source: usize) -> Result<Node, Error> {
         let file = &sources[source];
-        let root = DeTable::parse(&file.text)
-            .map_err(|e| file.error(e.span().map_or(0, |s| s.start), e.message().trim_end()))?;
+        let root = DeTable::parse(&file.text).map_err(|error| {
+            let span = error.span().unwrap_or(0..0);
+            let message = match (error.message().trim_end(), file.text.get(span.clone())) {
+                ("duplicate key", Some(key)) => format!("duplicate key `{key}`"),
+                (message, _) => message.to_owned(),
+            };
+            file.error(span.start, &message)
+        })?;
         Ok(table(root.get_ref(), Place { source, offset: 0, end: 0 }, &file.text))
     }
 

@@ -1,7 +1,6 @@
 //! `everwarm devices`.
 
 use crate::output::{print, print_json};
-use anyhow::Context;
 use everwarm_dvfs::{Traced, Value};
 use everwarm_gpu::backend::Found;
 use serde_json::json;
@@ -71,7 +70,7 @@ fn list(as_json: bool) -> anyhow::Result<()> {
 
 fn show(chip: &str, args: &Args) -> anyhow::Result<()> {
     let id = if chip.starts_with("sim:") { chip.to_owned() } else { format!("sim:{chip}") };
-    let traced = everwarm_gpu::backend::traced_chip(&id).context("no such chip")?;
+    let traced = everwarm_gpu::backend::traced_chip(&id)?;
     match (args.toml, args.json) {
         (true, _) => print(&traced.to_toml()),
         (_, true) => print_json(&chip_json(&traced)),

@@ -40,8 +40,8 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
         true => name.clone(),
         false => format!("sim:{name}"),
     };
-    let chip = |name| everwarm_gpu::backend::simulated_chip(&id(name)).context("no such chip");
-    let chips = names.iter().map(chip).collect::<anyhow::Result<Vec<_>>>()?;
+    let chip = |name| everwarm_gpu::backend::simulated_chip(&id(name));
+    let chips = names.iter().map(chip).collect::<Result<Vec<_>, _>>()?;
     let bar = bar(chips.iter().map(prediction_parts).sum::<usize>() as u64, args.json);
     let all = in_parallel(&chips, |chip| {
         bar.set_message(chip.id.clone());
