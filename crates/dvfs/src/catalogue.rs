@@ -85,6 +85,19 @@ mod tests {
     }
 
     #[test]
+    fn the_page_lists_every_chip_as_it_is() {
+        let page = include_str!("../../../docs/chips.md");
+        for name in Chip::names() {
+            let chip = Chip::built_in(name).unwrap();
+            let row = page.lines().find(|line| line.starts_with(&format!("| `{name}` |")));
+            let row = row.unwrap_or_else(|| panic!("docs/chips.md has no row of {name}"));
+            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+            let (cores, base) = (chip.cores.unwrap(), chip.controller.base_pstate);
+            assert_eq!(cells[4..6], [cores.to_string(), format!("P{base}")], "{name}");
+        }
+    }
+
+    #[test]
     fn every_value_names_its_source() {
         for (name, text) in TABLE {
             for (n, line) in text.lines().enumerate() {
