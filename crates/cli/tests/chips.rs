@@ -91,3 +91,24 @@ fn mistakes_are_told_in_the_file_that_has_them() {
     let error = fails(folder.path(), &["devices", "--chip", "m9"]);
     assert!(error.contains("no chip `m9`; there are m2"), "{error}");
 }
+
+#[test]
+fn a_value_can_be_changed_for_a_prediction() {
+    let folder = folder();
+    let predicted = |set: &str| {
+        let words = ["lab", "predict", "m2", "--set", set, "--json"];
+        serde_json::from_str::<Value>(&succeeds(folder.path(), &words)).unwrap()
+    };
+    let both = predicted("controller.credited_gap=0.8 ms");
+    assert_eq!(both[1]["chip"], "m2 changed");
+    let holds = |n: usize| both[n]["cliffs"][0]["holds_ms"].as_f64().unwrap();
+    assert!(holds(1) > holds(0) + 0.2, "{} and {}", holds(0), holds(1));
+    let fails_with = |set: &str, expected: &str| {
+        let error = fails(folder.path(), &["lab", "predict", "m2", "--set", set]);
+        assert!(error.contains(expected), "{error}");
+    };
+    fails_with("controller.boost_stp_pct=3", "the nearest is `controller.boost_step_pct`");
+    fails_with("controller.boost_step_pct=300", "300");
+    fails_with("mlx.prefill.tile=8", "is of a runtime");
+    fails_with("boost", "expected KEY=VALUE");
+}

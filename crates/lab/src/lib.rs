@@ -31,7 +31,9 @@ pub use data::{Dispatch, RunData, StepRun, Unit};
 pub use export::{Summary, cell_name, manifest, records, summary};
 pub use interpret::{Error, run, run_on_chip};
 pub use measure::{Dimension, Measure, Measured};
-pub use predict::{Base, Cliff, Penalty, Prediction, Ramp, predict, prediction_parts};
+pub use predict::{
+    Base, Cliff, Penalty, Prediction, Ramp, changed_chip, predict, prediction_parts,
+};
 pub use scenario::{Actor, Cell, Order, Part, Run, Scenario, Step, StepKind, Until, Work};
 pub use self_test::self_test;
 pub use text::BadInput;

@@ -8,6 +8,7 @@
 mod cliff;
 mod probe;
 
+use crate::ablate::Numbers;
 use crate::interpret::Error;
 use everwarm_dvfs::Chip;
 use probe::Probe;
@@ -94,6 +95,26 @@ const RUNTIMES: [&str; 2] = ["mlx", "llamacpp"];
 const TOKENS: [u32; 2] = [16, 512];
 const IDLE: [&str; 9] =
     ["5 ms", "20 ms", "50 ms", "100 ms", "300 ms", "500 ms", "1 s", "2 s", "5 s"];
+
+/// The chip of the device `id` with other values under some dotted keys, written as in a chip file; a
+/// quantity needs no quotes.
+///
+/// # Errors
+/// Says which key or value can't be.
+pub fn changed_chip(id: &str, set: &[(String, String)]) -> Result<Chip, String> {
+    let value = |text: &str| {
+        text.parse::<toml::Value>().unwrap_or_else(|_| toml::Value::String(text.to_owned()))
+    };
+    let set: Vec<_> = set.iter().map(|(key, text)| (key.clone(), value(text))).collect();
+    // Numbers have runtimes' values, too, but a prediction takes runtimes as they are.
+    let of_runtime =
+        |key: &str| key.split_once('.').is_some_and(|(top, _)| RUNTIMES.contains(&top));
+    if let Some((key, _)) = set.iter().find(|(key, _)| of_runtime(key)) {
+        return Err(format!("`{key}` is of a runtime; expected a key of a chip file"));
+    }
+    let numbers = Numbers::of(id).map_err(|error| error.to_string())?;
+    numbers.with(&set).map(|variant| variant.chip).map_err(|wrong| wrong.to_string())
+}
 
 /// Parts of a prediction, for its progress.
 pub fn prediction_parts(chip: &Chip) -> usize {

@@ -4,7 +4,7 @@ use super::predict_tables::{Table, tables};
 use crate::bench::bar;
 use crate::output::{print, print_json};
 use anyhow::Context;
-use everwarm_lab::{predict, prediction_parts};
+use everwarm_lab::{changed_chip, predict, prediction_parts};
 use std::process::ExitCode;
 use std::sync::Mutex;
 
@@ -18,11 +18,16 @@ use std::sync::Mutex;
 #[command(after_help = "Examples:
   everwarm lab predict m1-max m2-ultra
   everwarm lab predict mine.toml --json
+  everwarm lab predict m1 --set controller.boost_step_pct=50 --set controller.sample_period='9 ms'
   everwarm lab predict --markdown      # the tables of docs/predictions.md")]
 pub(super) struct Args {
     /// Chips: built-in ones (m2) or chip files (FILE.toml) [default: all built-in ones].
     #[arg(value_name = "CHIP")]
     chips: Vec<String>,
+    /// Another value for a key of the chip file (docs/chips.md); each chip is then predicted both as
+    /// it is and `changed`. Nothing else is scaled by it.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
+    set: Vec<(String, String)>,
     /// Print JSON: [{"chip", "name", "top", "base", "ramps", "cliffs", "penalties", "bases"}].
     #[arg(long, conflicts_with = "markdown")]
     json: bool,
@@ -36,12 +41,16 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
         true => everwarm_dvfs::Chip::names().into_iter().map(str::to_owned).collect(),
         false => args.chips,
     };
-    let id = |name: &String| match name.contains(':') {
-        true => name.clone(),
-        false => format!("sim:{name}"),
-    };
-    let chip = |name| everwarm_gpu::backend::simulated_chip(&id(name));
-    let chips = names.iter().map(chip).collect::<Result<Vec<_>, _>>()?;
+    let mut chips = Vec::new();
+    for name in &names {
+        let id = if name.contains(':') { name.clone() } else { format!("sim:{name}") };
+        chips.push(everwarm_gpu::backend::simulated_chip(&id)?);
+        if !args.set.is_empty() {
+            let mut chip = changed_chip(&id, &args.set).map_err(anyhow::Error::msg)?;
+            chip.id += " changed";
+            chips.push(chip);
+        }
+    }
     let bar = bar(chips.iter().map(prediction_parts).sum::<usize>() as u64, args.json);
     let all = in_parallel(&chips, |chip| {
         bar.set_message(chip.id.clone());
@@ -55,6 +64,13 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
         _ => print(&tables(&all).iter().map(Table::text).collect::<String>())?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn setting(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) => Ok((key.trim().to_owned(), value.trim().to_owned())),
+        None => Err("expected KEY=VALUE, such as controller.boost_step_pct=50".to_owned()),
+    }
 }
 
 /// Does `work` for each item, on as many threads as there are cores; results in the items' order.
