@@ -253,3 +253,33 @@ fn terms_and_numbers_are_held_against_claims() {
     );
     assert!(stderr(&moved("nothing.*")).contains("no number's key fits `nothing.*`"));
 }
+
+/// A figure of one's own, as numbers and as an image.
+#[test]
+fn figures_are_drawn_from_a_file() {
+    let folder = Folder::new();
+    let text = "[scenario.two]\nsweep = { gap = [\"1 ms\", \"300 ms\"] }\nsteps = [\n\
+                  { run = { alu = \"0.58 ms\" }, times = 300, label = \"warm\" }, { idle = \"$gap\" },\n\
+                  { run = { alu = \"0.58 ms\" }, times = 1, label = \"probe\" } ]\n\
+                [[figure]]\nname = \"two\"\ntitle = \"Two gaps & a point\"\n[[figure.panel]]\n\
+                x = { label = \"gap\", unit = \"ms\", ends = [0, 400] }\n\
+                y = { label = \"rate\", unit = \"GFLOP/s\", ends = [0, 1000] }\n\
+                curves = [{ label = \"probe\", scenario = \"two\", over = \"gap\", measure = { metric = \"rate\", label = \"probe\", where = { gap = \"$x\" } } }]\n\
+                marks = [{ x = 300, y = [200, 300], source = \"a note\" }]\n";
+    folder.write("mine.toml", text);
+    let run = |more: &[&str]| {
+        let args = ["lab", "figures", "mine.toml", "--device", "sim:m2"];
+        folder.everwarm(&[&args, more].concat())
+    };
+    let found = json(&run(&["--json", "-o", "."]));
+    let points = &found["figures"][0]["panels"][0]["curves"][0]["points"];
+    assert_eq!((points[0][0].as_f64(), points[1][0].as_f64()), (Some(1.0), Some(300.0)));
+    assert!(points[0][1].as_f64() > points[1][1].as_f64(), "{points}");
+    let image = std::fs::read_to_string(folder.0.path().join("model-two.svg")).unwrap();
+    assert!(image.starts_with("<svg") && image.contains("Two gaps &amp; a point"), "{image}");
+    assert!(stderr(&run(&["-o", "nowhere"])).contains("there is no folder `nowhere`"));
+    assert!(stderr(&run(&["-o", ".", "--only", "three"])).contains("no figure's name fits"));
+    folder.write("mine.toml", &text.replace("\"rate\", label", "\"power\", rail = \"gpu\", label"));
+    let wrong = stderr(&run(&["--json"]));
+    assert!(wrong.contains("figure `two`, curve `probe`"), "{wrong}");
+}

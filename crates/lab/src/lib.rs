@@ -11,6 +11,7 @@ mod builtin;
 mod claims;
 mod data;
 mod export;
+mod figures;
 mod interpret;
 mod measure;
 mod predict;
@@ -29,8 +30,9 @@ pub use claims::{
 };
 pub use data::{Dispatch, RunData, StepRun, Unit};
 pub use export::{Summary, cell_name, manifest, records, summary};
+pub use figures::{Axis, Curve, Error as FigureError, Figure, Figures, Mark, Panel, Point, Series};
 pub use interpret::{Error, run, run_on_chip};
-pub use measure::{Dimension, Measure, Measured};
+pub use measure::{Dimension, Measure, Measured, Unit as MeasureUnit};
 pub use predict::{
     Base, Cliff, Penalty, Prediction, Ramp, changed_chip, predict, prediction_parts,
 };

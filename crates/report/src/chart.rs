@@ -90,7 +90,7 @@ impl Scale {
 }
 
 /// The nearest step of 1, 2 or 5 times a power of ten.
-fn nice(step: f64) -> f64 {
+pub(crate) fn nice(step: f64) -> f64 {
     let power = 10f64.powf(step.log10().floor());
     let lead = step / power;
     power

@@ -5,6 +5,8 @@
 //! server; it follows the reader's light or dark theme and fits a phone. Equal results give equal
 //! bytes.
 //!
+//! Beside that it draws curves over what is expected of them ([`plot`]).
+//!
 //! It measures nothing and opens no file. A row that is not valid has no bar: its reason stands there.
 
 #![forbid(unsafe_code)]
@@ -14,9 +16,11 @@ mod markup;
 mod model;
 mod page;
 mod picture;
+mod plot;
 mod story;
 
 pub use model::{Error, Results, Row, Run};
 pub use page::{GENERATOR, page};
 pub use picture::picture;
+pub use plot::{Plot, PlotAxis, PlotBox, PlotCurve, PlotPanel, plot};
 pub use story::{Story, story};

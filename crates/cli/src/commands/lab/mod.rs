@@ -2,6 +2,7 @@
 
 mod ablate;
 mod check;
+mod figures;
 mod list;
 mod predict;
 mod predict_tables;
@@ -28,6 +29,7 @@ enum Command {
     Run(run::Args),
     Check(check::Args),
     Ablate(ablate::Args),
+    Figures(figures::Args),
     Predict(predict::Args),
 }
 
@@ -38,6 +40,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::Run(args) => run::run(args),
         Command::Check(args) => check::run(args),
         Command::Ablate(args) => ablate::run(args),
+        Command::Figures(args) => figures::run(args),
         Command::Predict(args) => predict::run(args),
     }
 }
