@@ -118,19 +118,22 @@ fn ablations(file: Option<&Path>, only: Option<&str>) -> anyhow::Result<Ablation
 /// backticks stay whole.
 fn wrapped(text: &str, indent: usize) -> String {
     const WIDTH: usize = 110;
-    let mut lines = vec![String::new()];
-    let mut within = false;
+    let mut words: Vec<String> = Vec::new();
     for word in text.split(' ') {
-        let line = lines.last_mut().expect("there is a line");
-        if !within && !line.is_empty() && line.chars().count() + 1 + word.chars().count() > WIDTH {
-            lines.push(format!("{}{word}", " ".repeat(indent)));
-        } else {
-            if !line.is_empty() {
-                line.push(' ');
-            }
-            line.push_str(word);
+        match words.last_mut() {
+            Some(open) if open.matches('`').count() % 2 == 1 => *open += &format!(" {word}"),
+            _ => words.push(word.to_owned()),
         }
-        within ^= word.matches('`').count() % 2 == 1;
+    }
+    let mut lines = vec![String::new()];
+    for word in words {
+        let line = lines.last_mut().expect("there is a line");
+        let length = line.chars().count() + 1 + word.chars().count();
+        match line.is_empty() {
+            true => *line = word,
+            false if length > WIDTH => lines.push(format!("{}{word}", " ".repeat(indent))),
+            false => *line += &format!(" {word}"),
+        }
     }
     lines.join("\n") + "\n"
 }
