@@ -51,6 +51,8 @@ enum Task {
     },
     /// Times the check of the built-in claims, in release.
     Bench,
+    /// Recovers 20 random chips from noisy runs and prints the table of docs/fit.md.
+    FitProof,
 }
 
 fn main() -> ExitCode {
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
         Task::Tidy => tidy::print(),
         Task::Pages { check } => pages::run(check),
         Task::Bench => bench::run(),
+        Task::FitProof => bench::fit_proof(),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,

@@ -41,6 +41,11 @@ scenarios! {
     "no-drift",
     "control-spin",
     "control-telemetry",
+    "fit-idle",
+    "fit-wake",
+    "fit-decay",
+    "fit-ramp",
+    "fit-gaps",
 }
 
 /// The claims file that `lab check` takes where none is named.

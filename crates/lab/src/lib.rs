@@ -12,6 +12,7 @@ mod claims;
 mod data;
 mod export;
 mod figures;
+pub mod fit;
 mod interpret;
 mod measure;
 mod predict;

@@ -19,7 +19,7 @@ pub enum Layer {
 }
 
 /// Every crate of the workspace, lowest first.
-const TABLE: [(&str, Layer); 18] = [
+const TABLE: [(&str, Layer); 19] = [
     ("everwarm-units", Layer::Core),
     ("everwarm-stats", Layer::Core),
     ("everwarm-stream", Layer::Core),
@@ -28,6 +28,7 @@ const TABLE: [(&str, Layer); 18] = [
     ("everwarm-workload", Layer::Core),
     ("everwarm-sim", Layer::Core),
     ("everwarm-governor", Layer::Core),
+    ("everwarm-fit", Layer::Core),
     ("everwarm-gpu", Layer::Edge),
     ("everwarm-hold", Layer::Edge),
     ("everwarm-lab", Layer::Shell),

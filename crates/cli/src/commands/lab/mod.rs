@@ -3,6 +3,7 @@
 mod ablate;
 mod check;
 mod figures;
+mod fit;
 mod list;
 mod predict;
 mod predict_tables;
@@ -31,6 +32,7 @@ enum Command {
     Ablate(ablate::Args),
     Figures(figures::Args),
     Predict(predict::Args),
+    Fit(fit::Args),
 }
 
 /// Runs the command.
@@ -42,6 +44,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::Ablate(args) => ablate::run(args),
         Command::Figures(args) => figures::run(args),
         Command::Predict(args) => predict::run(args),
+        Command::Fit(args) => fit::run(args),
     }
 }
 

@@ -1,0 +1,261 @@
+//! What can be read off runs without a model: plateaus, delays, ramps, cliffs, latencies.
+//!
+//! Each finding is a median over rounds with the interval of its bootstrap, or of the two neighbours
+//! of a sweep between which it lies. What the runs don't show is absent.
+
+use crate::kernels::{Kernels, smoothed};
+use crate::trace::Step;
+use everwarm_stats::{Bootstrap, median};
+use std::collections::BTreeMap;
+
+/// A figure that was read off.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Finding {
+    /// The value, in ms or as a share.
+    pub value: f64,
+    /// Its interval.
+    pub lo: f64,
+    /// Its interval.
+    pub hi: f64,
+}
+
+/// Findings by name: `idle-off`, `decay`, `ramp short, one in flight, 500 ms: first step` …
+pub type Findings = BTreeMap<String, Finding>;
+
+/// Work after less idle than this finds the GPU powered. Unit: ms.
+const SURELY_POWERED: f64 = 0.5;
+/// A speed from which a clock is the top one.
+const TOP: f64 = 0.97;
+
+/// All that `steps` show, by name; with intervals, or without where only the values are asked for.
+pub fn findings(steps: &[Step], kernels: &Kernels, intervals: bool) -> Findings {
+    let mut all = Collected { found: Findings::new(), intervals };
+    for (n, (clock, buffers)) in kernels.clocks().iter().enumerate() {
+        // Half a percent of noise in a plateau of a few buffers.
+        let half = 0.01 / (*buffers as f64).sqrt();
+        let clock = Finding { value: *clock, lo: clock * (1.0 - half), hi: clock * (1.0 + half) };
+        all.found.insert(format!("clock {}", n + 1), clock);
+    }
+    latencies(steps, &mut all);
+    gating(steps, &mut all);
+    decay(steps, kernels, &mut all);
+    ramps(steps, kernels, &mut all);
+    cliffs(steps, kernels, &mut all);
+    stalls(steps, kernels, &mut all);
+    deep_idle(steps, &mut all);
+    all.found
+}
+
+/// The idle time from which the first buffer stands still.
+fn deep_idle(steps: &[Step], all: &mut Collected) {
+    let stall = all.found.get("deep idle stall").map(|f| f.value).filter(|ms| *ms > 0.1);
+    let Some(stall) = stall else { return };
+    let extra = |s: &Step| {
+        let (first, second) = (s.buffers.first()?, s.buffers.get(1)?);
+        let plain = first.bytes == 0.0 && first.work() == second.work() && !s.is_queued();
+        plain.then_some((s.idle.filter(|idle| *idle > 90.0)?, first.took() - second.took()))
+    };
+    let mut series: Vec<_> = steps.iter().filter_map(extra).collect();
+    series.sort_by(|a, b| a.0.total_cmp(&b.0));
+    if let Some(found) = split(&series, |extra| extra > 0.5 * stall) {
+        all.found.insert("deep idle".into(), found);
+    }
+}
+
+/// Findings, and whether their intervals are asked for.
+struct Collected {
+    found: Findings,
+    intervals: bool,
+}
+
+impl Collected {
+    /// The median of a sample, with its bootstrap interval.
+    fn put(&mut self, name: impl Into<String>, sample: &[f64]) {
+        let Some(value) = median(sample) else { return };
+        let interval = match self.intervals {
+            true => Bootstrap::default().median(sample),
+            false => None,
+        };
+        let (lo, hi) = interval.map_or((value, value), |interval| (interval.lo, interval.hi));
+        self.found.insert(name.into(), Finding { value, lo, hi });
+    }
+}
+
+/// The host's side of a buffer.
+fn latencies(steps: &[Step], all: &mut Collected) {
+    let loops = || steps.iter().filter(|s| !s.is_queued());
+    let awake = loops().flat_map(|s| s.buffers.windows(2));
+    let awake = awake.filter(|w| w[1].committed - w[0].end < SURELY_POWERED);
+    all.put("commit to start", &sampled(awake.map(|w| w[1].start - w[1].committed)));
+    let ends = steps.iter().flat_map(|s| &s.buffers);
+    all.put("end to host", &sampled(ends.map(|b| b.observed - b.end)));
+    let queued = steps.iter().filter(|s| s.is_queued()).flat_map(|s| s.buffers.windows(2));
+    let queued = queued.filter(|w| w[1].committed < w[0].end - 0.5);
+    all.put("gap between queued buffers", &sampled(queued.map(|w| w[1].start - w[0].end)));
+}
+
+/// At most some hundreds of a series: bootstraps of thousands tell nothing more.
+fn sampled(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let all: Vec<f64> = values.collect();
+    let stride = all.len().div_ceil(400).max(1);
+    all.into_iter().step_by(stride).collect()
+}
+
+/// Idle time and commit-to-start latency of the first buffer after it.
+fn first_latencies(steps: &[Step]) -> Vec<(f64, f64)> {
+    let of = |s: &Step| Some((s.idle?, s.buffers.first()?.start - s.buffers.first()?.committed));
+    let mut all: Vec<_> = steps.iter().filter_map(of).filter(|(idle, _)| *idle > 0.0).collect();
+    all.sort_by(|a, b| a.0.total_cmp(&b.0));
+    all
+}
+
+/// When power goes, and what the first buffer waits after it.
+fn gating(steps: &[Step], all: &mut Collected) {
+    let firsts = first_latencies(steps);
+    let Some(awake) = all.found.get("commit to start").map(|f| f.value) else { return };
+    let gated: Vec<f64> = firsts.iter().filter(|f| f.0 > 100.0).map(|f| f.1).collect();
+    let Some(gated) = median(&gated) else { return };
+    let middle = awake + 0.4 * (gated - awake).max(0.0);
+    let slow = |latency: f64| latency > middle;
+    if let Some(found) = split(&firsts, slow) {
+        all.found.insert("idle-off".into(), found);
+        for (idle, latency) in by_idle(&firsts, found.hi) {
+            all.put(format!("wake after {idle} ms"), &latency);
+        }
+    }
+}
+
+/// Latencies of idle times that are nearly the same, beyond `from`.
+fn by_idle(firsts: &[(f64, f64)], from: f64) -> Vec<(f64, Vec<f64>)> {
+    let mut groups: Vec<(f64, Vec<f64>)> = Vec::new();
+    for (idle, latency) in firsts.iter().filter(|f| f.0 >= from) {
+        match groups.last_mut() {
+            Some((first, group)) if *idle < *first * 1.08 => group.push(*latency),
+            _ => groups.push((*idle, vec![*latency])),
+        }
+    }
+    groups.retain(|(_, group)| group.len() >= 3);
+    for (idle, _) in &mut groups {
+        *idle = format!("{idle:.3e}").parse().unwrap_or(*idle);
+    }
+    groups
+}
+
+/// Where along ascending x a property begins to hold: the cut that leaves the fewest on the wrong
+/// side; between the two x around it. `None` if it holds for all or none.
+fn split(series: &[(f64, f64)], holds: impl Fn(f64) -> bool) -> Option<Finding> {
+    let holds: Vec<bool> = series.iter().map(|(_, y)| holds(*y)).collect();
+    let mut wrong = holds.iter().filter(|h| !**h).count();
+    let (mut best, mut cut) = (wrong, 0);
+    for (n, holds) in holds.iter().enumerate() {
+        wrong = if *holds { wrong + 1 } else { wrong - 1 };
+        if wrong < best {
+            (best, cut) = (wrong, n + 1);
+        }
+    }
+    if cut == 0 || cut == series.len() || best * 5 > series.len() {
+        return None;
+    }
+    let (lo, hi) = (series[cut - 1].0, series[cut].0);
+    Some(Finding { value: (lo * hi).sqrt(), lo, hi })
+}
+
+/// How long a clock is kept after full load: until it has lost half of the way to the floor.
+fn decay(steps: &[Step], kernels: &Kernels, all: &mut Collected) {
+    let mut series = Vec::new();
+    for pair in steps.windows(2) {
+        let Some(idle) = pair[1].idle.filter(|idle| *idle > 5.0) else { continue };
+        let last = pair[0].buffers.len().saturating_sub(8);
+        let before: Vec<f64> =
+            pair[0].buffers[last..].iter().filter_map(|b| kernels.speed(b)).collect();
+        let was_top = median(&before).is_some_and(|speed| speed > TOP);
+        // The first one may stand still after a wake.
+        let after = pair[1].buffers.iter().skip(1).take(2);
+        let after: Vec<f64> = after.filter_map(|b| kernels.speed(b)).collect();
+        if let Some(speed) = median(&after).filter(|_| was_top && pair[0].buffers.len() > 100) {
+            series.push((idle, speed));
+        }
+    }
+    series.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let Some(floor) = kernels.clocks().first().map(|(clock, _)| *clock) else { return };
+    let half = (1.0 + floor) / 2.0;
+    if let Some(found) = split(&series, |speed| speed < half) {
+        all.found.insert("decay".into(), found);
+    }
+}
+
+/// From the first start after a long idle time to the first step up, to half of the way and to the
+/// top clock.
+fn ramps(steps: &[Step], kernels: &Kernels, all: &mut Collected) {
+    let mut samples: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    let floor = kernels.clocks().first().map_or(1.0, |(clock, _)| *clock);
+    let long = |s: &&Step| s.idle.is_some_and(|idle| idle > 300.0) && s.buffers.len() >= 20;
+    for step in steps.iter().filter(long).filter(|s| s.is_uniform()) {
+        let speeds: Option<Vec<f64>> = step.buffers.iter().map(|b| kernels.speed(b)).collect();
+        let Some(speeds) = speeds.map(|s| smoothed(&s)) else { continue };
+        let reached = |level: f64| {
+            let at = speeds.iter().skip(1).position(|speed| *speed > level)? + 1;
+            Some(step.buffers[at].start - step.buffers[0].start)
+        };
+        let held_at = speeds.iter().rposition(|speed| *speed <= TOP).map(|n| n + 1);
+        let ends_on_top = held_at.is_none_or(|n| n + 10 < speeds.len());
+        for (what, level) in [("first step", floor * 1.06), ("half", (1.0 + floor) / 2.0)] {
+            if let Some(time) = reached(level) {
+                samples.entry(format!("ramp {}: {what}", step.cell)).or_default().push(time);
+            }
+        }
+        if let Some(time) = reached(TOP).filter(|_| ends_on_top) {
+            samples.entry(format!("ramp {}: top", step.cell)).or_default().push(time);
+        }
+    }
+    for (name, sample) in samples {
+        all.put(name, &sample);
+    }
+}
+
+/// The gap from which a loop of a kernel no longer holds the top clock, and what it holds far
+/// beyond it.
+fn cliffs(steps: &[Step], kernels: &Kernels, all: &mut Collected) {
+    let mut series: BTreeMap<(u64, u64), Vec<(f64, f64)>> = BTreeMap::new();
+    for step in steps.iter().filter(|s| s.is_uniform() && s.buffers.len() >= 100) {
+        let span = step.buffers[step.buffers.len() - 1].end - step.buffers[0].start;
+        let last = step.buffers.iter().filter(|b| b.start > step.buffers[0].start + 0.4 * span);
+        let speeds: Vec<f64> = last.filter_map(|b| kernels.speed(b)).collect();
+        let gaps = step.gaps();
+        let settled = median(&gaps[gaps.len() / 3..]);
+        if let (Some(speed), Some(gap), false) = (median(&speeds), settled, step.is_queued()) {
+            series.entry(step.buffers[0].work()).or_default().push((gap, speed));
+        }
+    }
+    for (n, mut series) in series.into_values().enumerate() {
+        series.sort_by(|a, b| a.0.total_cmp(&b.0));
+        if let Some(found) = split(&series, |speed| speed < TOP) {
+            all.found.insert(format!("cliff of kernel {}", n + 1), found);
+        }
+    }
+}
+
+/// What the first buffer after a long idle time takes longer than the next ones.
+fn stalls(steps: &[Step], kernels: &Kernels, all: &mut Collected) {
+    let extra = |s: &Step| {
+        let (first, second) = (s.buffers.first()?, s.buffers.get(1)?);
+        let same = first.work() == second.work() && !s.is_queued();
+        Some(first.took() - second.took()).filter(|_| same)
+    };
+    let mut samples: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for step in steps {
+        let (Some(idle), Some(extra)) = (step.idle, extra(step)) else { continue };
+        let is_stream = step.buffers[0].bytes > 0.0;
+        let name = match (is_stream, idle) {
+            (true, idle) if (50.0..900.0).contains(&idle) => "memory path",
+            (false, idle) if idle > 1900.0 => "deep idle stall",
+            _ => continue,
+        };
+        if kernels.top(&step.buffers[0]).is_some() || is_stream {
+            samples.entry(name).or_default().push(extra);
+        }
+    }
+    for (name, sample) in samples {
+        all.put(name, &sample);
+    }
+}

@@ -1,0 +1,17 @@
+//! What recorded runs show of a GPU's power management, without knowing the chip.
+//!
+//! Pure: rows of recorded runs in, findings out. P-states and counters of a record are never looked
+//! at, so that a real GPU's runs are read like a simulated one's. It knows no device and runs
+//! nothing: who wants to find a model's parameters brings a loss to [`search`].
+
+#![forbid(unsafe_code)]
+
+mod findings;
+mod kernels;
+mod search;
+mod trace;
+
+pub use findings::{Finding, Findings, findings};
+pub use kernels::Kernels;
+pub use search::{Axis, Fitted, search};
+pub use trace::{Buffer, Step, steps};

@@ -1,0 +1,56 @@
+//! Chips that nobody has seen are read off from noisy runs, and runs that don't suffice are told.
+
+mod proof;
+
+use everwarm_dvfs::{Chip, Traced};
+use everwarm_lab::fit::{Error, Options, fit, read_off};
+use proof::{errors, median, noisy, random_chip, record};
+
+#[test]
+fn random_chips_are_recovered_from_noisy_runs() {
+    for seed in [101, 102] {
+        let chip = random_chip(seed);
+        let (found, _) = read_off(&noisy(record(&chip), seed)).unwrap();
+        let errors = errors(&chip, &found);
+        for (kind, values) in &errors.kinds {
+            let limit = if *kind == "plateau clocks" { 0.01 } else { 0.1 };
+            let off = median(values);
+            assert!(values.is_empty() || off <= limit, "{}: {kind} off by {off}", chip.id);
+        }
+        assert!(errors.seen.0 <= errors.seen.1, "{}: clocks that are none", chip.id);
+    }
+}
+
+#[test]
+fn the_file_is_a_chip_with_the_clocks_that_were_seen() {
+    let chip = random_chip(7);
+    let top_clock = Some(chip.clock(chip.top()).as_mhz());
+    let options = Options { top_clock, default: Traced::built_in("m2").unwrap(), budget: 0 };
+    let fitted = fit(&noisy(record(&chip), 7), &options, &mut |_, _| {}).unwrap();
+    let read = Chip::from_toml(&fitted.chip).unwrap_or_else(|e| panic!("{e}\n{}", fitted.chip));
+    let off = read.clock(read.top()).as_hz() / chip.clock(chip.top()).as_hz() - 1.0;
+    assert!(off.abs() < 0.01, "{off}");
+    assert!(fitted.kept_back.is_some_and(|kept| kept.cells > 5));
+    assert!(fitted.chip.contains("# not identified: default"));
+}
+
+#[test]
+fn runs_that_do_not_suffice_are_told() {
+    assert!(matches!(read_off(&[]), Err(Error::NoRuns)));
+    let run = |device: &str| {
+        let scenario = everwarm_lab::scenario("fit-wake").unwrap();
+        let mut run = everwarm_lab::run(&scenario, "sim:m2", |_, _| {}).unwrap();
+        run.device.id = device.to_owned();
+        let text = everwarm_lab::SCENARIOS.iter().find(|s| s.name == "fit-wake").unwrap().text;
+        everwarm_lab::records(&run, everwarm_lab::manifest(&run, text))
+    };
+    let error = read_off(&[run("a"), run("b")]).unwrap_err().to_string();
+    assert!(error.contains("different devices: a, b"), "{error}");
+    let (_, missing) = read_off(&[run("a")]).unwrap();
+    let decay = missing.iter().find(|(name, _)| name == "decay").unwrap();
+    assert!(decay.1.contains("everwarm lab run fit-decay"), "{}", decay.1);
+    let mut bare = run("a");
+    bare.manifest.scenario = None;
+    let error = read_off(&[bare]).unwrap_err().to_string();
+    assert!(error.contains("has no scenario"), "{error}");
+}
