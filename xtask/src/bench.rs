@@ -1,14 +1,25 @@
-//! `cargo xtask bench`: times what a user waits for, in release.
+//! `cargo xtask bench`: times what a user waits for and the engine, in release.
 //!
-//! Measures whole commands, from start to exit.
+//! Measures whole commands, from start to exit, then the engine's example again and again, and beside
+//! it the same queue in Python with SimPy, which must come to the same end. Prints the table of
+//! `docs/performance.md`.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use anyhow::Context;
+
 use crate::shell;
 
+/// The library of the yardstick, pinned.
+const SIMPY: &str = "simpy==4.1.1";
+
+/// How often the engine and the yardstick run.
+const REPEATS: usize = 7;
+
 /// What is timed, and the most it may take.
-const COMMANDS: [(&[&str], f64); 1] = [(&["lab", "check", "--json"], 5.0)];
+const COMMANDS: [(&[&str], f64); 1] = [(&["lab", "check", "--json"], 2.0)];
 
 /// Runs each command three times; true when the median keeps its limit.
 pub fn run() -> anyhow::Result<bool> {
@@ -30,6 +41,7 @@ pub fn run() -> anyhow::Result<bool> {
         println!("everwarm {}: {:.2} s, at most {limit} s wanted", words.join(" "), seconds[1]);
         well &= seconds[1] <= limit;
     }
+    engine()?;
     Ok(well)
 }
 
@@ -38,4 +50,83 @@ pub fn fit_proof() -> anyhow::Result<bool> {
     let args = ["run", "--release", "--package", "everwarm-lab", "--example", "01-fit-proof"];
     shell::run(shell::cargo().args(args).args(["--", "20", "1", "200"]))?;
     Ok(true)
+}
+
+/// The engine's cases and the yardstick, interleaved.
+fn engine() -> anyhow::Result<()> {
+    let package = ["--release", "--package", "everwarm-sim", "--examples"];
+    shell::run(shell::cargo().arg("build").args(package))?;
+    let target = shell::target()?;
+    let examples = target.join("release/examples");
+    let python = yardstick_python(&target)?;
+    let parameters = target.join("yardstick.json");
+    let mut cases: Vec<(String, Vec<f64>)> = Vec::new();
+    let mut note = |name: &str, rate: f64| match cases.iter_mut().find(|case| case.0 == name) {
+        Some(case) => case.1.push(rate),
+        None => cases.push((name.to_owned(), vec![rate])),
+    };
+    for _ in 0..REPEATS {
+        let text = output(Command::new(examples.join("01-deep-queue")).arg("2"))?;
+        for line in text.lines() {
+            if let Some((name, rate)) = rate_of(line) {
+                note(name, rate);
+            }
+        }
+        let ours = output(Command::new(examples.join("02-yardstick")).arg("20000"))?;
+        std::fs::write(&parameters, &ours)?;
+        let ours: serde_json::Value = serde_json::from_str(&ours)?;
+        for (name, arguments) in [("SimPy", &[][..]), ("plain Python", &["--plain"][..])] {
+            let script = "crates/sim/yardstick/simpy_queue.py";
+            let theirs =
+                output(Command::new(&python).arg(script).arg(&parameters).args(arguments))?;
+            let theirs: serde_json::Value = serde_json::from_str(&theirs)?;
+            for key in ["end_ns", "pstate"] {
+                let (is, told) = (&ours[key], &theirs[key]);
+                anyhow::ensure!(is == told, "{name} ends with a {key} of {told}, the engine {is}");
+            }
+            let seconds = theirs["cpu_s"].as_f64().context("the yardstick tells no time")?;
+            note(name, 0.02 / seconds);
+        }
+    }
+    println!("\n| | million buffers a second: median | least to most | over SimPy |");
+    println!("| --- | ---: | ---: | ---: |");
+    let simpy = cases.iter().find(|case| case.0 == "SimPy").map_or(1.0, |case| middle(&case.1));
+    for (name, rates) in &cases {
+        let (least, most) =
+            rates.iter().fold((f64::MAX, 0.0f64), |(a, b), r| (a.min(*r), b.max(*r)));
+        let median = middle(rates);
+        println!("| {name} | {median:.2} | {least:.2} to {most:.2} | {:.0} |", median / simpy);
+    }
+    Ok(())
+}
+
+/// A case and its rate: `four queues   2000000 buffers, …, in 0.2 s: 9.71 million a second`.
+fn rate_of(line: &str) -> Option<(&str, f64)> {
+    let rate = line.strip_suffix(" million a second")?.rsplit(' ').next()?;
+    let name = line.split("  ").next()?;
+    Some((name, rate.parse().ok()?))
+}
+
+fn middle(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[sorted.len() / 2]
+}
+
+fn output(command: &mut Command) -> anyhow::Result<String> {
+    let output = command.stderr(Stdio::inherit()).output()?;
+    anyhow::ensure!(output.status.success(), "{command:?} ended with {}", output.status);
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// A Python that has SimPy, made under the target folder when it is not there.
+fn yardstick_python(target: &Path) -> anyhow::Result<std::path::PathBuf> {
+    let folder = target.join("yardstick-venv");
+    let python = folder.join("bin/python");
+    if !folder.join("ready").exists() {
+        shell::run(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
+        shell::run(Command::new(&python).args(["-m", "pip", "install", "--quiet", SIMPY]))?;
+        std::fs::write(folder.join("ready"), SIMPY)?;
+    }
+    Ok(python)
 }

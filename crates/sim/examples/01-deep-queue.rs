@@ -1,6 +1,6 @@
 //! How fast the engine is: short buffers through queues that are kept deep.
 //!
-//! `cargo run --release -p everwarm-sim --example 01-deep-queue [MILLIONS]`
+//! `cargo run --release -p everwarm-sim --example 01-deep-queue [MILLIONS [CASES]]`
 
 use everwarm_dvfs::Chip;
 use everwarm_sim::{Machine, QueueId};
@@ -24,11 +24,27 @@ fn main() {
         0 => short(n),
         _ => Kernel::Fma { iterations: 4_000, threads: Kernel::GROUP_THREADS },
     };
-    run("one queue", buffers, 1, &short);
-    run("one queue, varying lengths", buffers, 1, &varying);
-    run("four queues", buffers, 4, &short);
-    run("four queues, varying lengths", buffers, 4, &varying);
-    run("two queues, one of slivers", buffers, 2, &beside);
+    let cases: [(&str, u64, &dyn Fn(u64) -> Kernel); 5] = [
+        ("one queue", 1, &short),
+        ("one queue, varying lengths", 1, &varying),
+        ("four queues", 4, &short),
+        ("four queues, varying lengths", 4, &varying),
+        ("a hold beside full kernels", 2, &beside),
+    ];
+    let wanted = std::env::args().nth(2).map_or(5, |n| n.parse().expect("a number of cases"));
+    for (name, queues, kernel) in cases.into_iter().take(wanted) {
+        run(name, buffers, queues, kernel);
+    }
+    if let Some(peak) = peak_memory() {
+        println!("most memory: {peak}");
+    }
+}
+
+/// As the system tells it, where it does.
+fn peak_memory() -> Option<String> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.trim().to_owned())
 }
 
 fn run(name: &str, buffers: u64, queues: u64, kernel: &dyn Fn(u64) -> Kernel) {
