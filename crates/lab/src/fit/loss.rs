@@ -5,7 +5,7 @@
 
 use super::parameters::Searched;
 use crate::ablate::Numbers;
-use crate::export::{cell_name, manifest, records};
+use crate::export::{manifest, records};
 use crate::interpret::run_on_chip;
 use crate::scenario::Scenario;
 use everwarm_dvfs::Chip;
@@ -33,24 +33,20 @@ impl Model<'_> {
         self.numbers.with(&set).map(|variant| variant.chip).map_err(|wrong| wrong.why)
     }
 
-    /// Simulates the cells that `wanted` names.
+    /// Simulates all cells, as what ran before one matters to it, and keeps those that `wanted` names;
+    /// of two rounds the second, as the first begins with a machine that has never done anything.
     pub fn run(&self, chip: &Chip, wanted: &dyn Fn(&Key) -> bool) -> Vec<Step> {
         let mut all = Vec::new();
         for scenario in self.scenarios {
-            let mut part = scenario.clone();
-            part.cells.retain(|cell| {
-                let cell = cell_name(&cell.variables).unwrap_or_default();
-                wanted(&(scenario.name.clone(), cell))
-            });
-            if part.cells.is_empty() {
-                continue;
-            }
-            if let Ok(run) = run_on_chip(&part, chip) {
+            if let Ok(run) = run_on_chip(scenario, chip) {
                 let mut run = records(&run, manifest(&run, ""));
                 if let Some(own) = &mut run.manifest.scenario {
                     own.name.clone_from(&scenario.name);
                 }
-                all.extend(steps(&run));
+                let last = scenario.rounds.saturating_sub(1);
+                let key = |step: &Step| (step.scenario.clone(), step.cell.clone());
+                let kept = steps(&run).into_iter();
+                all.extend(kept.filter(|step| step.round == last && wanted(&key(step))));
             }
         }
         all

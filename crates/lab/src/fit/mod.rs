@@ -137,7 +137,7 @@ pub fn fit(
     let searched: Vec<&Searched> =
         SEARCHED.iter().filter(|s| start(&numbers, s).is_some()).collect();
     for scenario in &mut scenarios {
-        scenario.rounds = 1;
+        scenario.rounds = scenario.rounds.min(2);
     }
     let model = Model { numbers: &numbers, searched: &searched, scenarios: &scenarios };
     let pairs = |set: &[direct::Set]| -> Vec<(String, Value)> {
