@@ -16,7 +16,13 @@ use crate::shell;
 const SIMPY: &str = "simpy==4.1.1";
 
 /// How often the engine and the yardstick run.
-const REPEATS: usize = 7;
+const REPEATS: usize = 5;
+
+/// Buffers of the yardstick.
+const YARDSTICK: u32 = 200_000;
+
+/// Lengths of a deep queue, in millions of buffers, at which its cost is compared.
+const LENGTHS: [&str; 5] = ["0.001", "0.01", "0.1", "1", "10"];
 
 /// What is timed, and the most it may take.
 const COMMANDS: [(&[&str], f64); 1] = [(&["lab", "check", "--json"], 2.0)];
@@ -72,9 +78,18 @@ fn engine() -> anyhow::Result<()> {
                 note(name, rate);
             }
         }
-        let ours = output(Command::new(examples.join("02-yardstick")).arg("20000"))?;
+        for length in LENGTHS {
+            let text = output(Command::new(examples.join("01-deep-queue")).args([length, "1"]))?;
+            if let Some((_, rate)) = text.lines().next().and_then(rate_of) {
+                note(&format!("one queue, {length} million buffers"), rate);
+            }
+        }
+        let buffers = YARDSTICK.to_string();
+        let ours = output(Command::new(examples.join("02-yardstick")).arg(&buffers))?;
         std::fs::write(&parameters, &ours)?;
         let ours: serde_json::Value = serde_json::from_str(&ours)?;
+        let millions = f64::from(YARDSTICK) / 1e6;
+        note("the yardstick's queue", millions / ours["seconds"].as_f64().unwrap_or(f64::NAN));
         for (name, arguments) in [("SimPy", &[][..]), ("plain Python", &["--plain"][..])] {
             let script = "crates/sim/yardstick/simpy_queue.py";
             let theirs =
@@ -85,7 +100,7 @@ fn engine() -> anyhow::Result<()> {
                 anyhow::ensure!(is == told, "{name} ends with a {key} of {told}, the engine {is}");
             }
             let seconds = theirs["cpu_s"].as_f64().context("the yardstick tells no time")?;
-            note(name, 0.02 / seconds);
+            note(name, millions / seconds);
         }
     }
     println!("\n| | million buffers a second: median | least to most | over SimPy |");

@@ -1,4 +1,6 @@
 //! The engine's memory is flat: a queue that has reached its depth allocates nothing more.
+//!
+//! It stands here as counting allocations takes `unsafe`, which core crates do without.
 
 use everwarm_dvfs::Chip;
 use everwarm_sim::Machine;

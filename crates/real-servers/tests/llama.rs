@@ -59,11 +59,11 @@ fn llama_answers_pass_unchanged() {
 #[ignore = "needs llama-server: cargo xtask test"]
 fn llama_streams_pass_unchanged_and_at_once() {
     let behind = Behind::new(slow(1), "");
-    let prompt = "{\"prompt\": \" river maple\", \"n_predict\": 40, \"stream\": true}";
-    let message = "{\"model\": \"tiny\", \"max_tokens\": 40, \"stream\": true, \
+    let prompt = "{\"prompt\": \" river maple\", \"n_predict\": 100, \"stream\": true}";
+    let message = "{\"model\": \"tiny\", \"max_tokens\": 100, \"stream\": true, \
                    \"messages\": [{\"role\": \"user\", \"content\": \"river\"}]}";
     let asked = [
-        ("/v1/chat/completions", ask(40, true).as_str()),
+        ("/v1/chat/completions", ask(100, true).as_str()),
         ("/completion", prompt),
         ("/v1/messages", message),
     ]

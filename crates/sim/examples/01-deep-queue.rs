@@ -8,6 +8,9 @@ use everwarm_units::Instant;
 use everwarm_workload::Kernel;
 use std::time::Instant as WallInstant;
 
+/// The kernel of the n-th buffer.
+type Work<'a> = &'a dyn Fn(u64) -> Kernel;
+
 /// Buffers that wait in each queue.
 const DEPTH: u64 = 1_000;
 
@@ -24,7 +27,7 @@ fn main() {
         0 => short(n),
         _ => Kernel::Fma { iterations: 4_000, threads: Kernel::GROUP_THREADS },
     };
-    let cases: [(&str, u64, &dyn Fn(u64) -> Kernel); 5] = [
+    let cases: [(&str, u64, Work<'_>); 5] = [
         ("one queue", 1, &short),
         ("one queue, varying lengths", 1, &varying),
         ("four queues", 4, &short),
@@ -47,7 +50,7 @@ fn peak_memory() -> Option<String> {
     Some(line.trim().to_owned())
 }
 
-fn run(name: &str, buffers: u64, queues: u64, kernel: &dyn Fn(u64) -> Kernel) {
+fn run(name: &str, buffers: u64, queues: u64, kernel: Work<'_>) {
     let mut machine = Machine::new(Chip::built_in("m2").expect("m2 is built in"));
     let all: Vec<QueueId> = (0..queues).map(|_| machine.open_queue()).collect();
     let began = WallInstant::now();

@@ -77,9 +77,7 @@ class Work:
         self.cycles = max(self.cycles - min(ns - fixed, self.cycles / clock) * clock, 0.0)
 
 
-def with_simpy(p):
-    import simpy
-
+def with_simpy(p, simpy):
     env = simpy.Environment()
     controller = Controller(p)
     clock = [p["clocks"][0]]
@@ -158,8 +156,16 @@ def plain(p):
 def main():
     with open(sys.argv[1]) as file:
         parameters = json.load(file)["parameters"]
-    began = time.process_time()
-    result = plain(parameters) if "--plain" in sys.argv else with_simpy(parameters)
+    if parameters["wake"] >= parameters["sample_period"]:
+        sys.exit("a wake as long as a sample period is not in this yardstick")
+    if "--plain" in sys.argv:
+        began = time.process_time()
+        result = plain(parameters)
+    else:
+        import simpy
+
+        began = time.process_time()
+        result = with_simpy(parameters, simpy)
     print(json.dumps({**result, "cpu_s": time.process_time() - began}))
 
 
