@@ -36,6 +36,19 @@ impl<'a> Source<'a> {
         DeTable::parse(self.text).map_err(|error| self.toml_error(&error, 0..0))
     }
 
+    /// `value` as a table; `what` says what was expected where it is none.
+    pub fn table(
+        self,
+        value: Spanned<DeValue<'a>>,
+        what: &str,
+    ) -> Result<Spanned<DeTable<'a>>, BadInput> {
+        let span = value.span();
+        match value.into_inner() {
+            DeValue::Table(table) => Ok(Spanned::new(span, table)),
+            _ => Err(self.error(span, format!("expected {what}"))),
+        }
+    }
+
     /// Reads `value` into `T`.
     pub fn decode<T: DeserializeOwned>(self, value: Spanned<DeValue<'a>>) -> Result<T, BadInput> {
         let span = value.span();

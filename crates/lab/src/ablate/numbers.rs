@@ -72,16 +72,7 @@ impl Numbers {
             Some((index, path)) => (&self.runtimes[index].1, path),
             None => (&self.chip, key),
         };
-        let mut steps = path.split('.');
-        let mut value = table.get(steps.next()?)?;
-        for step in steps {
-            value = match value {
-                Value::Table(table) => table.get(step)?,
-                Value::Array(all) => all.get(step.parse::<usize>().ok()?)?,
-                _ => return None,
-            };
-        }
-        Some(value)
+        descend(table, path)
     }
 
     /// The index of the runtime whose name `key` begins with, and the rest of the key.
@@ -179,6 +170,7 @@ fn without_place(error: &everwarm_dvfs::Error) -> String {
     }
 }
 
+/// The value at `path`: keys, and places in lists, with dots between.
 fn descend<'t>(table: &'t Table, path: &str) -> Option<&'t Value> {
     let mut steps = path.split('.');
     let mut value = table.get(steps.next()?)?;

@@ -102,30 +102,18 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// Reads the file's own `[scenario.NAME]` tables.
     fn shared(&mut self, scenarios: Spanned<DeValue<'a>>) -> Result<(), Error> {
-        for (key, value) in self.table(scenarios, "[scenario.NAME] tables")?.into_inner() {
+        for (key, value) in self.source.table(scenarios, "[scenario.NAME] tables")?.into_inner() {
             let name = key.get_ref().to_string();
-            let table = self.table(value, "a scenario as a table")?;
+            let table = self.source.table(value, "a scenario as a table")?;
             let scenario = Scenario::from_table(self.source, table, &name)?;
             self.named.insert(name, Arc::new(scenario));
         }
         Ok(())
     }
 
-    fn table(
-        &self,
-        value: Spanned<DeValue<'a>>,
-        what: &str,
-    ) -> Result<Spanned<DeTable<'a>>, BadInput> {
-        let span = value.span();
-        match value.into_inner() {
-            DeValue::Table(table) => Ok(Spanned::new(span, table)),
-            _ => Err(self.source.error(span, format!("expected {what}"))),
-        }
-    }
-
     fn claim(&mut self, value: Spanned<DeValue<'a>>) -> Result<Claim, Error> {
         let span = value.span();
-        let mut table = self.table(value, "a [[claim]] table")?.into_inner();
+        let mut table = self.source.table(value, "a [[claim]] table")?.into_inner();
         let scenario = take(&mut table, "scenario");
         let measure = take(&mut table, "measure");
         let doc: ClaimDoc =
@@ -196,7 +184,7 @@ impl<'a> Reader<'a> {
     }
 
     fn measure(&self, value: Spanned<DeValue<'a>>) -> Result<Measure, BadInput> {
-        let table = self.table(value, "a measure such as { metric = \"rate\" }")?;
+        let table = self.source.table(value, "a measure such as { metric = \"rate\" }")?;
         Measure::read(self.source, table)
     }
 

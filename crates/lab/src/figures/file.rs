@@ -163,8 +163,8 @@ impl Figures {
         let mut root = source.parse()?.into_inner();
         let mut reader = Reader { source, named: BTreeMap::new(), claims: Claims::built_in() };
         if let Some(own) = take(&mut root, "scenario") {
-            for (key, value) in reader.table(own, "[scenario.NAME] tables")?.into_inner() {
-                let table = reader.table(value, "a scenario")?;
+            for (key, value) in reader.source.table(own, "[scenario.NAME] tables")?.into_inner() {
+                let table = reader.source.table(value, "a scenario")?;
                 let scenario = Scenario::from_table(source, table, key.get_ref())?;
                 reader.named.insert(key.get_ref().to_string(), Arc::new(scenario));
             }
@@ -187,18 +187,6 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn table(
-        &self,
-        value: Spanned<DeValue<'a>>,
-        what: &str,
-    ) -> Result<Spanned<DeTable<'a>>, BadInput> {
-        let span = value.span();
-        match value.into_inner() {
-            DeValue::Table(table) => Ok(Spanned::new(span, table)),
-            _ => Err(self.source.error(span, format!("expected {what}"))),
-        }
-    }
-
     fn list(
         &self,
         value: Option<Spanned<DeValue<'a>>>,
@@ -229,7 +217,7 @@ impl<'a> Reader<'a> {
             title: String,
         }
         let span = value.span();
-        let mut table = self.table(value, "a [[figure]] table")?.into_inner();
+        let mut table = self.source.table(value, "a [[figure]] table")?.into_inner();
         let panels =
             self.list(take(&mut table, "panel"), span.clone(), "[[figure.panel]] tables")?;
         let panels = panels.into_iter().map(|one| self.panel(one)).collect::<Result<_, _>>()?;
@@ -239,7 +227,7 @@ impl<'a> Reader<'a> {
 
     fn panel(&self, value: Spanned<DeValue<'a>>) -> Result<Panel, BadInput> {
         let span = value.span();
-        let mut table = self.table(value, "a [[figure.panel]] table")?.into_inner();
+        let mut table = self.source.table(value, "a [[figure.panel]] table")?.into_inner();
         let x = self.axis(self.need(&mut table, "x", span.clone())?)?;
         let y = self.axis(self.need(&mut table, "y", span.clone())?)?;
         let curves = self.list(take(&mut table, "curves"), span, "curves = [{ … }, …]")?;
@@ -280,7 +268,8 @@ impl<'a> Reader<'a> {
     fn curve(&self, value: Spanned<DeValue<'a>>, axis: &Axis) -> Result<Curve, BadInput> {
         let span = value.span();
         let fail = |why: String| self.source.error(span.clone(), why);
-        let mut table = self.table(value, "a curve: { label = …, scenario = …, … }")?.into_inner();
+        let mut table =
+            self.source.table(value, "a curve: { label = …, scenario = …, … }")?.into_inner();
         let scenario = self.scenario(self.need(&mut table, "scenario", span.clone())?)?;
         let measure = take(&mut table, "measure");
         let table = Spanned::new(span.clone(), DeValue::Table(table));
