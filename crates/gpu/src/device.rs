@@ -1,6 +1,6 @@
 //! What a device is, and what it says of the work it did.
 
-use everwarm_units::{Hertz, Instant, Joules, PState, Span};
+use everwarm_units::{Celsius, Hertz, Instant, Joules, PState, Span, Watts};
 use everwarm_workload::Kernel;
 
 /// A device, as far as it can tell.
@@ -23,6 +23,9 @@ pub struct Device {
     pub fma_iterations_per_ms: f64,
     /// The same for a single threadgroup ([`Kernel::GROUP_THREADS`]).
     pub fma_iterations_per_ms_group: f64,
+    /// What a reader of a record wants to know besides: driver version, resolution of the GPU's
+    /// timer, power source. Shape: name and value, in the order in which they should be read.
+    pub facts: Vec<(String, String)>,
 }
 
 impl Device {
@@ -71,11 +74,13 @@ pub struct Completion {
     pub observed: Instant,
     /// The p-state at `gpu_start`, where the device tells.
     pub pstate: Option<PState>,
+    /// The mean core clock while it ran, where the work itself could count cycles.
+    pub clock: Option<Hertz>,
     /// How late a real-time simulation was with this buffer; `None` where that can't happen.
     pub late: Option<Span>,
 }
 
-/// Cumulative counters since the handle was opened.
+/// What a device tells of itself: cumulative since the handle was opened, or of the moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counters {
     /// When they were read.
@@ -90,6 +95,14 @@ pub struct Counters {
     pub pstate: Option<PState>,
     /// The clock now.
     pub clock: Option<Hertz>,
+    /// The clock of the memory now.
+    pub memory_clock: Option<Hertz>,
+    /// Power of the whole board or the GPU rail, as the device averages it.
+    pub power: Option<Watts>,
+    /// The temperature of the die.
+    pub temperature: Option<Celsius>,
+    /// What keeps the clock down now, in plain words ("power cap"); empty if nothing does.
+    pub limited_by: Option<Vec<String>>,
     /// Share of time with work running, since the handle was opened.
     pub busy: Option<f64>,
 }

@@ -8,17 +8,23 @@
 //! walks that table.
 
 pub mod backend;
+mod calibrate;
 mod clock;
 mod device;
 mod error;
+mod lower;
 mod punctual;
+mod timebase;
 pub mod wire;
 
 pub use backend::{default_device, devices, known, open};
+pub use calibrate::{FmaRates, calibrate};
 pub use clock::Monotonic;
 pub use device::{Completion, Counters, Device, Queue, Ticket};
 pub use error::Error;
+pub use lower::{Part, lower};
 pub use punctual::{keep_real_time, wake_promptly};
+pub use timebase::{Reading, Timebase};
 
 use everwarm_units::{Instant, PState};
 use everwarm_workload::Kernel;

@@ -142,6 +142,7 @@ impl WireDevice {
             in_flight_max: self.in_flight_max,
             fma_iterations_per_ms: self.fma_iterations_per_ms,
             fma_iterations_per_ms_group: self.fma_iterations_per_ms_group,
+            facts: Vec::new(),
         }
     }
 }
@@ -157,6 +158,7 @@ impl WireCounters {
             pstate: Some(PState(self.pstate)),
             clock: self.clock_hz.map(Hertz::hz),
             busy: Some(self.busy),
+            ..Counters::default()
         }
     }
 }

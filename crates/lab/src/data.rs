@@ -2,7 +2,7 @@
 
 use crate::scenario::Part;
 use everwarm_gpu::{Counters, Device};
-use everwarm_units::{Instant, PState, Span};
+use everwarm_units::{Hertz, Instant, PState, Span};
 use everwarm_workload::Kernel;
 use std::collections::BTreeMap;
 
@@ -76,6 +76,8 @@ pub struct Dispatch {
     pub observed: Instant,
     /// The p-state at `gpu_start`, where the device tells.
     pub pstate: Option<PState>,
+    /// The mean core clock while it ran, where the work itself could count cycles.
+    pub clock: Option<Hertz>,
     /// How late a real-time simulation was with it.
     pub late: Option<Span>,
 }

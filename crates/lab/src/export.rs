@@ -4,7 +4,7 @@ use crate::data::{Dispatch, RunData, StepRun};
 use crate::scenario::Part;
 use everwarm_gpu::Counters;
 use everwarm_record as record;
-use everwarm_units::{Instant, Joules, Span};
+use everwarm_units::{Celsius, Hertz, Instant, Joules, Span, Watts};
 use everwarm_workload::Kernel;
 use std::collections::BTreeMap;
 
@@ -15,6 +15,7 @@ pub fn manifest(run: &RunData, scenario_text: &str) -> record::Manifest {
         everwarm: env!("CARGO_PKG_VERSION").to_owned(),
         device_id: run.device.id.clone(),
         device_name: run.device.name.clone(),
+        device_facts: run.device.facts.iter().cloned().collect(),
         simulated: run.device.simulated,
         seed: run.seed,
         scenario: Some(record::Scenario::new(run.scenario.clone(), scenario_text)),
@@ -114,6 +115,7 @@ impl Line {
             observed_ns: d.observed.as_nanos(),
             gap_ns: gap,
             pstate: d.pstate.map(|p| p.0),
+            clock_hz: d.clock.map(Hertz::as_hz),
             late_ns: d.late.map(Span::as_nanos),
             labels: late_label(d.late),
         }
@@ -175,7 +177,11 @@ fn telemetry(c: &Counters) -> record::Telemetry {
         gpu_energy_j: c.gpu_energy.map(Joules::as_j),
         cpu_energy_j: c.cpu_energy.map(Joules::as_j),
         pstate: c.pstate.map(|p| p.0),
-        clock_hz: c.clock.map(|clock| clock.as_hz()),
+        clock_hz: c.clock.map(Hertz::as_hz),
+        memory_clock_hz: c.memory_clock.map(Hertz::as_hz),
+        power_w: c.power.map(Watts::as_w),
+        temperature_c: c.temperature.map(Celsius::as_c),
+        limited_by: c.limited_by.clone(),
         busy: c.busy,
     }
 }

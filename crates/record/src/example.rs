@@ -8,6 +8,7 @@ pub(crate) fn full() -> Run {
         everwarm: "0.1.0".to_owned(),
         device_id: "sim:m2".to_owned(),
         device_name: "Apple M2".to_owned(),
+        device_facts: [("driver".to_owned(), "1.0".to_owned())].into(),
         simulated: true,
         seed: u64::MAX,
         scenario: Some(Scenario::new("ramp", "kernel = 1\n")),
@@ -26,6 +27,7 @@ pub(crate) fn full() -> Run {
         committed_ns: u64::MAX,
         gap_ns: Some(0),
         pstate: Some(8),
+        clock_hz: Some(1398e6),
         late_ns: Some(3),
         labels: vec!["late".to_owned(), "throttled".to_owned()],
         ..Dispatch::default()
@@ -38,8 +40,13 @@ pub(crate) fn full() -> Run {
         cpu_energy_j: Some(0.5),
         pstate: Some(1),
         clock_hz: Some(444e6),
+        memory_clock_hz: Some(3.2e9),
+        power_w: Some(79.5),
+        temperature_c: Some(41.0),
+        limited_by: Some(vec!["power cap".to_owned(), "heat".to_owned()]),
         busy: Some(0.5),
     });
+    run.telemetry.push(Telemetry { limited_by: Some(Vec::new()), ..Telemetry::default() });
     run.telemetry.push(Telemetry::default());
     run.requests.push(Request {
         round: Some(1),

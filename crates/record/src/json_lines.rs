@@ -235,6 +235,7 @@ mod tests {
     use crate::example::full;
     use crate::{Dispatch, Mark, Request, Run, SCHEMA, Scenario, SelfTest, Telemetry};
     use proptest::prelude::*;
+    use std::collections::BTreeMap;
 
     fn manifest() -> Manifest {
         Manifest {
@@ -242,6 +243,7 @@ mod tests {
             everwarm: "0.1.0".to_owned(),
             device_id: "sim:m2".to_owned(),
             device_name: "Apple M2".to_owned(),
+            device_facts: BTreeMap::new(),
             simulated: true,
             seed: 7,
             scenario: Some(Scenario::new("ramp", "kernel = 1\n")),

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
 
 /// The head of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -14,6 +15,9 @@ pub struct Manifest {
     pub device_id: String,
     /// The maker's name of it.
     pub device_name: String,
+    /// What else a reader wants to know of it: driver, timer resolution, power source.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub device_facts: BTreeMap<String, String>,
     /// True for a modelled device.
     pub simulated: bool,
     /// Seed of everything drawn at random.

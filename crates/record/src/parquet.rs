@@ -1,8 +1,8 @@
 //! Runs as Parquet tables: one table a kind, the manifest in the key-value metadata of each.
 //!
 //! A row is the record's JSON object as columns, so that both forms have one source and a missing
-//! or mistyped column fails as the same field of a line would. Two fields are flattened: labels
-//! are joined by commas, and residencies become a column a p-state (`residency_off_ns`,
+//! or mistyped column fails as the same field of a line would. Lists are flattened: texts (labels,
+//! limits) are joined by commas, and residencies become a column a p-state (`residency_off_ns`,
 //! `residency_p1_ns`, …), as a query wants them. Unknown columns of newer versions are passed over.
 
 use crate::{Manifest, Run};
@@ -83,6 +83,7 @@ const DISPATCHES: &[(&str, Kind, bool)] = &[
     ("observed_ns", Whole, false),
     ("gap_ns", Whole, true),
     ("pstate", Whole, true),
+    ("clock_hz", Real, true),
     ("late_ns", Whole, true),
     ("labels", Text, true),
 ];
@@ -92,6 +93,10 @@ const TELEMETRY: &[(&str, Kind, bool)] = &[
     ("cpu_energy_j", Real, true),
     ("pstate", Whole, true),
     ("clock_hz", Real, true),
+    ("memory_clock_hz", Real, true),
+    ("power_w", Real, true),
+    ("temperature_c", Real, true),
+    ("limited_by", Text, true),
     ("busy", Real, true),
 ];
 const REQUESTS: &[(&str, Kind, bool)] = &[
@@ -164,6 +169,9 @@ pub fn from_tables(tables: &[(&str, Vec<u8>)]) -> Result<Run, Error> {
     }
     run.ok_or(Error::NoManifest)
 }
+
+/// Fields that are lists of texts in a record and one text, joined by commas, in a table.
+const TEXT_LISTS: [&str; 2] = ["labels", "limited_by"];
 
 fn residency_name(state: usize) -> String {
     if state == 0 { "residency_off_ns".to_owned() } else { format!("residency_p{state}_ns") }
@@ -238,9 +246,11 @@ fn flat<T: Serialize>(row: &T) -> Map<String, Value> {
     let Ok(Value::Object(mut row)) = serde_json::to_value(row) else {
         unreachable!("a record is a struct with text keys")
     };
-    if let Some(Value::Array(labels)) = row.get("labels") {
-        let joined = labels.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(",");
-        row.insert("labels".to_owned(), joined.into());
+    for list in TEXT_LISTS {
+        if let Some(Value::Array(texts)) = row.get(list) {
+            let joined = texts.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(",");
+            row.insert(list.to_owned(), joined.into());
+        }
     }
     if let Some(Value::Array(spans)) = row.remove("residency_ns") {
         row.extend(
@@ -252,14 +262,16 @@ fn flat<T: Serialize>(row: &T) -> Map<String, Value> {
 
 /// The reverse of [`flat`].
 fn nested(mut row: Map<String, Value>) -> Map<String, Value> {
-    match row.remove("labels") {
-        Some(Value::String(joined)) => {
-            let labels = joined.split(',').map(Value::from).collect();
-            row.insert("labels".to_owned(), Value::Array(labels));
-        }
-        Some(Value::Null) | None => {}
-        Some(other) => {
-            row.insert("labels".to_owned(), other);
+    for list in TEXT_LISTS {
+        match row.remove(list) {
+            Some(Value::String(joined)) => {
+                let texts = joined.split(',').filter(|text| !text.is_empty()).map(Value::from);
+                row.insert(list.to_owned(), Value::Array(texts.collect()));
+            }
+            Some(Value::Null) | None => {}
+            Some(other) => {
+                row.insert(list.to_owned(), other);
+            }
         }
     }
     let mut spans = Vec::new();

@@ -55,6 +55,9 @@ pub struct Dispatch {
     pub gap_ns: Option<u64>,
     /// The p-state at its start (0: off).
     pub pstate: Option<u8>,
+    /// The mean core clock while it ran, where the work itself could count cycles.
+    #[serde(default)]
+    pub clock_hz: Option<f64>,
     /// How late a real-time simulation was with it.
     pub late_ns: Option<u64>,
     /// Why it should be looked at twice: `late`, `throttled`.
@@ -77,6 +80,18 @@ pub struct Telemetry {
     pub pstate: Option<u8>,
     /// The clock at that moment.
     pub clock_hz: Option<f64>,
+    /// The clock of the memory at that moment.
+    #[serde(default)]
+    pub memory_clock_hz: Option<f64>,
+    /// Power, as the device averages it.
+    #[serde(default)]
+    pub power_w: Option<f64>,
+    /// The temperature of the die. Unit: degree Celsius.
+    #[serde(default)]
+    pub temperature_c: Option<f64>,
+    /// What kept the clock down at that moment; empty if nothing did.
+    #[serde(default)]
+    pub limited_by: Option<Vec<String>>,
     /// Share of the time with work running, since the run began.
     pub busy: Option<f64>,
 }

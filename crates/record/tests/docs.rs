@@ -31,6 +31,7 @@ fn every_field_is_described() {
         everwarm: String::new(),
         device_id: String::new(),
         device_name: String::new(),
+        device_facts: [("driver".to_owned(), String::new())].into(),
         simulated: true,
         seed: 0,
         scenario: Some(Scenario::new("", "")),

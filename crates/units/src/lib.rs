@@ -18,7 +18,7 @@ mod quantity;
 mod time;
 
 pub use parse::ParseError;
-pub use quantity::{Bytes, BytesPerSecond, Cycles, Hertz, Joules, Volts, Watts};
+pub use quantity::{Bytes, BytesPerSecond, Celsius, Cycles, Hertz, Joules, Volts, Watts};
 pub use time::{Instant, Span};
 
 /// A performance state: an index into a chip's table of operating points, ascending with speed.

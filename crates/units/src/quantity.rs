@@ -93,6 +93,11 @@ quantity! {
     Cycles, "a number of cycles", "0.81 Mcycles", [("cycles", n, as_n, 1.0), ("Mcycles", m, as_m, 1e6)]
 }
 
+quantity! {
+    /// A temperature. Unit: degree Celsius.
+    Celsius, "a temperature", "61 degC", [("degC", c, as_c, 1.0)]
+}
+
 impl Mul<Span> for Watts {
     type Output = Joules;
     fn mul(self, span: Span) -> Joules {

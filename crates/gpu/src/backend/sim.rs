@@ -127,6 +127,7 @@ impl Sim {
             in_flight_max: IN_FLIGHT_MAX,
             fma_iterations_per_ms: fma_rate(&machine, Kernel::FMA_THREADS),
             fma_iterations_per_ms_group: fma_rate(&machine, Kernel::GROUP_THREADS),
+            facts: Vec::new(),
         };
         Sim { machine, device, queues: Vec::new() }
     }
@@ -145,6 +146,7 @@ impl Sim {
             gpu_end: c.gpu_end,
             observed: c.observed,
             pstate: Some(c.pstate),
+            clock: None,
             late: None,
         }
     }
@@ -229,6 +231,7 @@ impl Backend for Sim {
             pstate: Some(counters.pstate),
             clock,
             busy: Some(counters.busy.share_of(counters.at.since(Instant::ZERO))),
+            ..Counters::default()
         })
     }
 

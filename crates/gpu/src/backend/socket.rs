@@ -335,6 +335,7 @@ fn on_base(wire: &WireCompletion, epoch: Monotonic, arrived: Monotonic) -> Compl
         gpu_end: base(wire.gpu_end_ns),
         observed: base(wire.observed_ns),
         pstate: Some(PState(wire.pstate)),
+        clock: None,
         late: Some(arrived.since(Monotonic(wire.observed_ns)).max(Span::ns(wire.late_ns))),
     }
 }

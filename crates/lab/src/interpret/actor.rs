@@ -115,6 +115,7 @@ impl Actor {
             gpu_end: c.gpu_end,
             observed: c.observed,
             pstate: c.pstate,
+            clock: c.clock,
             late: c.late,
         });
         // A step that did not drain is over; its host is gone.

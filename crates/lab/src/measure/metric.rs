@@ -242,7 +242,11 @@ impl View<'_> {
         inside.map(|(_, sample)| sample).collect()
     }
 
+    /// As the work counted it, else what the p-state at its start stands for.
     fn clock(&self, dispatch: &Dispatch) -> Result<f64, Reason> {
+        if let Some(clock) = dispatch.clock {
+            return Ok(clock.as_hz());
+        }
         let table =
             self.run.device.pstates.as_ref().ok_or("the device does not tell its clocks")?;
         let pstate = pstate(dispatch)?;
