@@ -27,6 +27,29 @@ const MODELS: [(&str, &[&str]); 3] = [
 /// System programs that are used beside Python, and the Debian package of each.
 const PROGRAMS: [(&str, &str); 1] = [("curl", "curl")];
 
+/// What the Vulkan backend is tested with, on Linux: its loader, a driver that computes on the CPU,
+/// and the compiler of its kernels. Each stands with the files of which one tells that it is there.
+const VULKAN: [(&str, &[&str]); 3] = [
+    (
+        "libvulkan1",
+        &[
+            "/usr/lib/x86_64-linux-gnu/libvulkan.so.1",
+            "/usr/lib/aarch64-linux-gnu/libvulkan.so.1",
+            "/usr/lib64/libvulkan.so.1",
+            "/usr/lib/libvulkan.so.1",
+        ],
+    ),
+    (
+        "mesa-vulkan-drivers",
+        &[
+            "/usr/share/vulkan/icd.d/lvp_icd.x86_64.json",
+            "/usr/share/vulkan/icd.d/lvp_icd.aarch64.json",
+            "/usr/share/vulkan/icd.d/lvp_icd.json",
+        ],
+    ),
+    ("glslang-tools", &["/usr/bin/glslangValidator"]),
+];
+
 /// What is there to test against.
 #[derive(Debug)]
 pub struct Ready {
@@ -193,5 +216,10 @@ fn missing_packages() -> Vec<&'static str> {
     }
     let programs = PROGRAMS.iter().filter(|(program, _)| shell::find(program).is_none());
     missing.extend(programs.map(|(_, package)| *package));
+    if cfg!(target_os = "linux") {
+        let there = |files: &[&str]| files.iter().any(|file| Path::new(file).exists());
+        let packages = VULKAN.iter().filter(|(_, files)| !there(files));
+        missing.extend(packages.map(|(package, _)| *package));
+    }
     missing
 }

@@ -11,10 +11,7 @@ macro_rules! absent {
             about: $about,
             hardware: true,
             open: |id| refuse(id, $why),
-            list: || {
-                let id = concat!($prefix, ":0").to_owned();
-                vec![Found { id, state: Err($why.to_owned()) }]
-            },
+            list: || vec![Found::unusable(concat!($prefix, ":0"), $why)],
         };
     };
 }

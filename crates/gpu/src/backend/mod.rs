@@ -31,6 +31,26 @@ pub struct Found {
     pub id: String,
     /// The maker's name, or why it can't be used.
     pub state: Result<String, String>,
+    /// True for a driver that computes on the CPU: it is listed and opens, but nobody who asks for
+    /// no device means it.
+    pub software: bool,
+}
+
+impl Found {
+    /// A device that can be opened.
+    pub fn usable(id: impl Into<String>, name: impl Into<String>) -> Self {
+        Found { id: id.into(), state: Ok(name.into()), software: false }
+    }
+
+    /// A device that can't, and why.
+    pub fn unusable(id: impl Into<String>, why: impl Into<String>) -> Self {
+        Found { id: id.into(), state: Err(why.into()), software: false }
+    }
+
+    /// True for a device that may be taken where none was chosen.
+    fn is_default(&self) -> bool {
+        self.state.is_ok() && !self.software
+    }
 }
 
 /// All backends; hardware first, because the default device is the first one found.
@@ -44,8 +64,8 @@ pub fn devices() -> Vec<Found> {
 /// The device that is taken where none was chosen: the first real one, else a simulated M2.
 pub fn default_device() -> String {
     let hardware = TABLE.iter().filter(|e| e.hardware).flat_map(|e| (e.list)());
-    let usable = hardware.filter(|f| f.state.is_ok()).map(|f| f.id).next();
-    usable.unwrap_or_else(|| "sim:m2".to_owned())
+    let mut usable = hardware.filter(Found::is_default).map(|f| f.id);
+    usable.next().unwrap_or_else(|| "sim:m2".to_owned())
 }
 
 /// Opens the device `id`.

@@ -32,11 +32,12 @@ pub const ENTRY: Entry = Entry {
 
 fn list() -> Vec<Found> {
     let names = Chip::names().into_iter();
-    let found = |name: &str| Found {
-        id: format!("sim:{name}"),
-        state: Chip::built_in(name)
-            .map(|chip| format!("{}, simulated", chip.name))
-            .map_err(|error| error.to_string()),
+    let found = |name: &str| {
+        let id = format!("sim:{name}");
+        match Chip::built_in(name) {
+            Ok(chip) => Found::usable(id, format!("{}, simulated", chip.name)),
+            Err(error) => Found::unusable(id, error.to_string()),
+        }
     };
     names.map(found).collect()
 }
