@@ -1,4 +1,5 @@
-//! What the real-server tests need: system programs, a Python venv with pinned servers, small models.
+//! What the tests need: system programs, a Vulkan driver that computes on the CPU, a Python venv with
+//! pinned servers, small models.
 //!
 //! Contract: [`ready`] is idempotent and quick when nothing changed. A stamp in the venv holds the
 //! text of everything it was made from; another text makes it again. The stamp is written last, so a
@@ -168,7 +169,10 @@ fn llama_server(venv: &Path) -> Result<PathBuf, String> {
 }
 
 /// Checks for system packages, and installs them where we may.
-fn system_packages() -> anyhow::Result<()> {
+///
+/// # Errors
+/// When one is missing and we may not install it, or its installation fails.
+pub fn system_packages() -> anyhow::Result<()> {
     let missing = missing_packages();
     if missing.is_empty() {
         return Ok(());

@@ -76,7 +76,7 @@ fn one(step: Step) -> Vec<(&'static str, Verdict)> {
             true => Verdict::Passed(Tally::default()),
             false => Verdict::Failed(Tally::default(), "see the findings above".into()),
         }),
-        Step::Tests => tests(&mut ordinary_tests()),
+        Step::Tests => with_packages().and_then(|()| tests(&mut ordinary_tests())),
         Step::Docs => docs(),
         Step::RealServers => unreachable!("returned above"),
     };
@@ -120,6 +120,15 @@ fn tests(command: &mut Command) -> anyhow::Result<Verdict> {
             Verdict::Failed(tally, format!("{} tests failed, or it did not build", tally.failed))
         }
     })
+}
+
+/// Installs what the tests of the Vulkan backend use; without it they say what they skip.
+fn with_packages() -> anyhow::Result<()> {
+    match setup::system_packages() {
+        Err(error) if may_skip() => println!("note: {error:#}"),
+        installed => return installed,
+    }
+    Ok(())
 }
 
 fn has_nextest() -> bool {
