@@ -5,6 +5,7 @@
 //! mistyped id can say why.
 
 mod absent;
+pub mod metal;
 mod sim;
 mod socket;
 

@@ -1,0 +1,3 @@
+//! Apple GPUs through Metal. So far: what macOS tells of them beside Metal ([`telemetry`]).
+
+pub mod telemetry;
