@@ -3,7 +3,8 @@
 //! Each finding is a median over rounds with the interval of its bootstrap, or of the two neighbours
 //! of a sweep between which it lies. What the runs don't show is absent.
 
-use crate::kernels::{Kernels, smoothed};
+use crate::kernels::Kernels;
+use crate::path::{Path, Reached, period};
 use crate::trace::Step;
 use everwarm_stats::{Bootstrap, median};
 use std::collections::BTreeMap;
@@ -24,6 +25,8 @@ pub type Findings = BTreeMap<String, Finding>;
 
 /// Work after less idle than this finds the GPU powered. Unit: ms.
 const SURELY_POWERED: f64 = 0.5;
+/// After more idle than this a first buffer may stand still. Unit: ms.
+const MAY_STALL: f64 = 600.0;
 /// A speed from which a clock is the top one.
 const TOP: f64 = 0.97;
 
@@ -38,11 +41,11 @@ pub fn findings(steps: &[Step], kernels: &Kernels, intervals: bool) -> Findings 
     }
     latencies(steps, &mut all);
     gating(steps, &mut all);
+    stalls(steps, kernels, &mut all);
+    deep_idle(steps, &mut all);
     decay(steps, kernels, &mut all);
     ramps(steps, kernels, &mut all);
     cliffs(steps, kernels, &mut all);
-    stalls(steps, kernels, &mut all);
-    deep_idle(steps, &mut all);
     all.found
 }
 
@@ -169,10 +172,13 @@ fn decay(steps: &[Step], kernels: &Kernels, all: &mut Collected) {
         let before: Vec<f64> =
             pair[0].buffers[last..].iter().filter_map(|b| kernels.speed(b)).collect();
         let was_top = median(&before).is_some_and(|speed| speed > TOP);
-        // The first one may stand still after a wake.
-        let after = pair[1].buffers.iter().skip(1).take(2);
-        let after: Vec<f64> = after.filter_map(|b| kernels.speed(b)).collect();
-        if let Some(speed) = median(&after).filter(|_| was_top && pair[0].buffers.len() > 100) {
+        let speed = |n: usize| pair[1].buffers.get(n).and_then(|b| kernels.speed(b));
+        // The first one shows the clock at the wake, but may stand still after a long idle time.
+        let woken = match idle > MAY_STALL {
+            true => speed(0).zip(speed(1)).map(|(first, second)| first.max(second)),
+            false => speed(0),
+        };
+        if let Some(speed) = woken.filter(|_| was_top && pair[0].buffers.len() > 100) {
             series.push((idle, speed));
         }
     }
@@ -185,32 +191,56 @@ fn decay(steps: &[Step], kernels: &Kernels, all: &mut Collected) {
 }
 
 /// From the first start after a long idle time to the first step up, to half of the way and to the
-/// top clock.
+/// top clock; and the period on which the clock changes.
 fn ramps(steps: &[Step], kernels: &Kernels, all: &mut Collected) {
-    let mut samples: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    let mut samples: BTreeMap<String, Vec<Reached>> = BTreeMap::new();
+    let mut changes = Vec::new();
     let floor = kernels.clocks().first().map_or(1.0, |(clock, _)| *clock);
-    let long = |s: &&Step| s.idle.is_some_and(|idle| idle > 300.0) && s.buffers.len() >= 20;
-    for step in steps.iter().filter(long).filter(|s| s.is_uniform()) {
-        let speeds: Option<Vec<f64>> = step.buffers.iter().map(|b| kernels.speed(b)).collect();
-        let Some(speeds) = speeds.map(|s| smoothed(&s)) else { continue };
-        let reached = |level: f64| {
-            let at = speeds.iter().skip(1).position(|speed| *speed > level)? + 1;
-            Some(step.buffers[at].start - step.buffers[0].start)
-        };
-        let held_at = speeds.iter().rposition(|speed| *speed <= TOP).map(|n| n + 1);
-        let ends_on_top = held_at.is_none_or(|n| n + 10 < speeds.len());
-        for (what, level) in [("first step", floor * 1.06), ("half", (1.0 + floor) / 2.0)] {
-            if let Some(time) = reached(level) {
-                samples.entry(format!("ramp {}: {what}", step.cell)).or_default().push(time);
-            }
+    let value = |name: &str| all.found.get(name).map(|f: &Finding| f.value);
+    let (stall, deep) = (value("deep idle stall").unwrap_or(0.0), value("deep idle"));
+    let long = |s: &&Step| s.idle.is_some_and(|idle| idle > 250.0) && s.buffers.len() >= 20;
+    for step in steps.iter().filter(long) {
+        let is_deep = step.idle > deep.or(Some(f64::INFINITY));
+        let stall = if is_deep { stall.max(0.0) } else { 0.0 };
+        let Some(path) = Path::new(step, kernels, stall) else { continue };
+        // Longer ones may be cut twice.
+        if kernels.shortest() == Some(step.buffers[0].work()) {
+            changes.push(path.changes(PERIODS_IN));
         }
-        if let Some(time) = reached(TOP).filter(|_| ends_on_top) {
-            samples.entry(format!("ramp {}: top", step.cell)).or_default().push(time);
+        let mut put = |what: &str, found: Option<Reached>| {
+            let name = format!("ramp {}: {what}", step.cell);
+            samples.entry(name).or_default().extend(found);
+        };
+        put("first step", path.reached(floor * 1.06, floor));
+        put("half", path.reached((1.0 + floor) / 2.0, floor));
+        if ends_on_top(step, kernels) {
+            put("top", path.reached(TOP, floor));
         }
     }
     for (name, sample) in samples {
-        all.put(name, &sample);
+        let of = |part: fn(&Reached) -> f64| sample.iter().map(part).collect::<Vec<f64>>();
+        let (times, within) = (of(|r| r.time), of(|r| r.within));
+        // A change that may lie anywhere in a buffer as long as the ramp is not known.
+        if median(&within) < median(&times) {
+            all.put(name, &times);
+        }
     }
+    if let Some(period) = period(&changes) {
+        let half = period * 2e-3;
+        let found = Finding { value: period, lo: period - half, hi: period + half };
+        all.found.insert("control period".into(), found);
+    }
+}
+
+/// The time of a ramp in which changes are looked at for their period: later, errors add up.
+/// Unit: ms.
+const PERIODS_IN: f64 = 300.0;
+
+/// The last buffers of a step run at the top clock.
+fn ends_on_top(step: &Step, kernels: &Kernels) -> bool {
+    let last = &step.buffers[step.buffers.len() - 10..];
+    let speeds: Vec<f64> = last.iter().filter_map(|b| kernels.speed(b)).collect();
+    median(&speeds).is_some_and(|speed| speed > TOP)
 }
 
 /// The gap from which a loop of a kernel no longer holds the top clock, and what it holds far
@@ -223,7 +253,7 @@ fn cliffs(steps: &[Step], kernels: &Kernels, all: &mut Collected) {
         let speeds: Vec<f64> = last.filter_map(|b| kernels.speed(b)).collect();
         let gaps = step.gaps();
         let settled = median(&gaps[gaps.len() / 3..]);
-        if let (Some(speed), Some(gap), false) = (median(&speeds), settled, step.is_queued()) {
+        if let (Some(speed), Some(gap), false) = (middle(speeds), settled, step.is_queued()) {
             series.entry(step.buffers[0].work()).or_default().push((gap, speed));
         }
     }
@@ -233,6 +263,16 @@ fn cliffs(steps: &[Step], kernels: &Kernels, all: &mut Collected) {
             all.found.insert(format!("cliff of kernel {}", n + 1), found);
         }
     }
+}
+
+/// Mean over time without the slowest and quickest hundredth: a loop that hovers between clocks has
+/// no median to speak of.
+fn middle(mut speeds: Vec<f64>) -> Option<f64> {
+    speeds.sort_by(f64::total_cmp);
+    let aside = speeds.len() / 100;
+    let kept = &speeds[aside..speeds.len() - aside];
+    let time: f64 = kept.iter().map(|speed| 1.0 / speed).sum();
+    (!kept.is_empty()).then(|| kept.len() as f64 / time)
 }
 
 /// What the first buffer after a long idle time takes longer than the next ones.

@@ -59,12 +59,17 @@ impl Kernels {
         Some((top - fixed) / (buffer.took() - fixed).max(1e-6))
     }
 
+    /// The shortest clock-bound kernel that was seen at more than one clock: the fewest of its buffers
+    /// are cut by a change.
+    pub fn shortest(&self) -> Option<(u64, u64)> {
+        let mut chains = self.of.iter().filter(|((flops, _), _)| f64::from_bits(*flops) > 0.0);
+        chains.find(|(_, times)| times.plateaus.len() > 1).map(|(work, _)| *work)
+    }
+
     /// The clocks at which work was seen to stay, as shares of the top one, and in how many buffers.
     /// Shape: ascending, the last is 1.
     pub fn clocks(&self) -> Vec<(f64, usize)> {
-        // The shortest kernel: the fewest of its buffers are cut by a change of clock.
-        let mut chains = self.of.iter().filter(|((flops, _), _)| f64::from_bits(*flops) > 0.0);
-        let Some((_, times)) = chains.find(|(_, times)| times.plateaus.len() > 1) else {
+        let Some(times) = self.shortest().and_then(|work| self.of.get(&work)) else {
             return Vec::new();
         };
         let top = times.plateaus[0].0;

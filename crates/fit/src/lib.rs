@@ -8,6 +8,7 @@
 
 mod findings;
 mod kernels;
+mod path;
 mod search;
 mod trace;
 

@@ -8,7 +8,7 @@ mod proof;
 
 use everwarm_dvfs::Traced;
 use everwarm_lab::fit::{Fit, Options, fit, read_off};
-use proof::{errors, median, noisy, random_chip, record};
+use proof::{errors, median, random_chip, record};
 
 fn main() {
     let args: Vec<u64> = std::env::args().skip(1).filter_map(|a| a.parse().ok()).collect();
@@ -37,7 +37,7 @@ fn percent(share: f64) -> String {
 
 fn row(seed: u64, budget: usize, all: &mut [Vec<f64>]) -> String {
     let chip = random_chip(seed);
-    let runs = noisy(record(&chip), seed);
+    let runs = record(&chip, seed);
     let (found, missing) = read_off(&runs).expect("the probes are of one device");
     let errors = errors(&chip, &found);
     let mut line = format!("| {} | {} of {} |", chip.id, errors.seen.0, errors.seen.1);

@@ -32,7 +32,7 @@ pub use claims::{
 pub use data::{Dispatch, RunData, StepRun, Unit};
 pub use export::{Summary, cell_name, manifest, records, summary};
 pub use figures::{Axis, Curve, Error as FigureError, Figure, Figures, Mark, Panel, Point, Series};
-pub use interpret::{Error, run, run_on_chip};
+pub use interpret::{Error, run, run_on_backend, run_on_chip};
 pub use measure::{Dimension, Measure, Measured, Unit as MeasureUnit};
 pub use predict::{
     Base, Cliff, Penalty, Prediction, Ramp, changed_chip, predict, prediction_parts,

@@ -4,13 +4,13 @@ mod proof;
 
 use everwarm_dvfs::{Chip, Traced};
 use everwarm_lab::fit::{Error, Options, fit, read_off};
-use proof::{errors, median, noisy, random_chip, record};
+use proof::{errors, median, random_chip, record};
 
 #[test]
 fn random_chips_are_recovered_from_noisy_runs() {
     for seed in [101, 102] {
         let chip = random_chip(seed);
-        let (found, _) = read_off(&noisy(record(&chip), seed)).unwrap();
+        let (found, _) = read_off(&record(&chip, seed)).unwrap();
         let errors = errors(&chip, &found);
         for (kind, values) in &errors.kinds {
             let limit = if *kind == "plateau clocks" { 0.01 } else { 0.1 };
@@ -26,7 +26,7 @@ fn the_file_is_a_chip_with_the_clocks_that_were_seen() {
     let chip = random_chip(7);
     let top_clock = Some(chip.clock(chip.top()).as_mhz());
     let options = Options { top_clock, default: Traced::built_in("m2").unwrap(), budget: 0 };
-    let fitted = fit(&noisy(record(&chip), 7), &options, &mut |_, _| {}).unwrap();
+    let fitted = fit(&record(&chip, 7), &options, &mut |_, _| {}).unwrap();
     let read = Chip::from_toml(&fitted.chip).unwrap_or_else(|e| panic!("{e}\n{}", fitted.chip));
     let off = read.clock(read.top()).as_hz() / chip.clock(chip.top()).as_hz() - 1.0;
     assert!(off.abs() < 0.01, "{off}");

@@ -65,7 +65,14 @@ pub fn run(
 /// # Errors
 /// As [`run`].
 pub fn run_on_chip(scenario: &Scenario, chip: &Chip) -> Result<RunData, Error> {
-    let backend = everwarm_gpu::backend::simulate(chip.clone());
+    run_on_backend(scenario, everwarm_gpu::backend::simulate(chip.clone()))
+}
+
+/// Runs `scenario` on a device that was opened elsewhere, such as one behind an instrument.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_on_backend(scenario: &Scenario, backend: Box<dyn Backend>) -> Result<RunData, Error> {
     let id = backend.device().id.clone();
     run_on(scenario, &id, backend, &mut |_, _| {})
 }

@@ -1,11 +1,17 @@
 //! Chips that nobody has seen, and runs of them as an instrument would record them.
 
-use everwarm_dvfs::{Chip, OperatingPoint};
-use everwarm_lab::{manifest, records, run_on_chip, scenario};
+mod instrument;
+mod truth;
+
+use everwarm_dvfs::{Chip, ControllerParameters, OperatingPoint};
+use everwarm_lab::fit::Findings;
+use everwarm_lab::{manifest, records, run_on_backend, scenario};
 use everwarm_record::Run;
-use everwarm_units::{BytesPerSecond, Hertz, Span};
+use everwarm_units::{BytesPerSecond, Cycles, Hertz, Span};
+use instrument::Instrument;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
+pub use truth::truth;
 
 /// The scenarios that are fitted.
 pub const PROBES: [&str; 5] = ["fit-idle", "fit-wake", "fit-decay", "fit-ramp", "fit-gaps"];
@@ -37,30 +43,8 @@ impl Dice {
 pub fn random_chip(seed: u64) -> Chip {
     let mut dice = Dice::new(seed);
     let mut chip = Chip::built_in("m2").unwrap();
-    let mut clock = dice.log(250.0, 700.0);
-    let states = 4 + (dice.between(0.0, 6.999)) as usize;
-    chip.pstates = (0..states)
-        .map(|n| {
-            let point = OperatingPoint { clock: Hertz::mhz(clock), ..chip.pstates[n.min(7)] };
-            clock *= dice.log(1.06, 1.45);
-            point
-        })
-        .collect();
-    let controller = &mut chip.controller;
-    controller.base_pstate = 1;
-    controller.sample_period = Span::from_ms(dice.log(4.0, 14.0));
-    controller.idle_off_delay = Span::from_ms(dice.log(0.9, 9.0));
-    controller.target_utilization_pct = dice.between(75.0, 90.0);
-    controller.filter_periods = dice.between(2.5, 9.0);
-    controller.proportional_gain *= dice.log(0.6, 1.7);
-    controller.integral_gain *= dice.log(0.6, 1.7);
-    controller.output_limit_pct = dice.log(300.0, 5_000.0);
-    controller.boost_step_pct = dice.between(30.0, 70.0);
-    controller.boost_periods_burst = dice.between(1.3, 3.5);
-    controller.boost_periods = controller.boost_periods_burst + dice.between(0.5, 4.0);
-    controller.lasting_boost_periods = dice.log(12.0, 60.0);
-    controller.lasting_boost_periods_burst = dice.log(3.0, 10.0);
-    controller.filter_start_pct = dice.between(10.0, 60.0);
+    pstates(&mut chip, &mut dice);
+    controller(&mut chip.controller, &mut dice);
     let host = &mut chip.host;
     host.commit_to_start = Span::from_ms(dice.log(0.08, 0.25));
     host.commit_to_firmware = Span::from_ms(dice.between(0.3, 0.9) * host.commit_to_start.as_ms());
@@ -68,89 +52,124 @@ pub fn random_chip(seed: u64) -> Chip {
     host.buffer_gap = Span::from_ms(dice.log(0.02, 0.07));
     // A credited gap that no loop can keep would leave nothing to see.
     let round_trip = (host.commit_to_start + host.completion_to_host).as_ms();
-    controller.credited_gap = Span::from_ms(dice.log(1.3 * round_trip, 1.4));
-    let slower = dice.log(0.6, 2.0);
-    for start in &mut chip.wake.start {
-        let latency = 0.5 + slower * start.latency.as_ms();
-        start.latency = Span::from_ms(latency);
-        start.idle = start.idle.max(chip.controller.idle_off_delay);
-    }
-    chip.wake.start.dedup_by_key(|start| start.idle);
-    chip.wake.memory_ready = Span::from_ms(dice.log(0.3, 1.2));
-    chip.wake.deep_idle_stall = Span::from_ms(dice.log(0.6, 3.0));
+    chip.controller.credited_gap = Span::from_ms(dice.log(1.3 * round_trip, 1.4));
+    wake(&mut chip, &mut dice);
     chip.kernels.overhead = Span::from_ms(dice.between(0.008, 0.03));
+    chip.kernels.overhead_cycles = Cycles::n(dice.between(0.0, 6000.0));
     chip.kernels.fma_threads_per_cycle *= dice.log(0.5, 4.0);
     chip.kernels.bandwidth = BytesPerSecond::gb_s(dice.log(60.0, 400.0));
     chip.id = format!("random-{seed}");
     chip
 }
 
-/// The probes on `chip`, as they happened.
-pub fn record(chip: &Chip) -> Vec<Run> {
-    let one = |name: &str| {
-        let run = run_on_chip(&scenario(name).unwrap(), chip).unwrap();
-        let text = everwarm_lab::SCENARIOS.iter().find(|one| one.name == name).unwrap().text;
-        let manifest = manifest(&run, text);
-        let mut run = records(&run, manifest);
-        // No real GPU tells.
-        run.dispatches.iter_mut().for_each(|dispatch| dispatch.pstate = None);
-        run.telemetry.clear();
-        run
+/// 4 to 10 states that are used, above up to two that are not.
+fn pstates(chip: &mut Chip, dice: &mut Dice) {
+    let mut clock = dice.log(250.0, 700.0);
+    let below = dice.between(0.0, 2.999) as usize;
+    let states = below + 4 + dice.between(0.0, 6.999) as usize;
+    let published = chip.pstates.clone();
+    let point = |n: usize| {
+        let point = OperatingPoint { clock: Hertz::mhz(clock), ..published[n.min(7)] };
+        clock *= dice.log(1.06, 1.45);
+        point
     };
-    PROBES.map(one).into()
+    chip.pstates = (0..states).map(point).collect();
+    chip.controller.base_pstate = 1 + below as u8;
 }
 
-/// The same as an instrument sees it: 1 % of noise on durations, microseconds on instants, and one
-/// buffer in 200 that took half as long again.
-pub fn noisy(mut runs: Vec<Run>, seed: u64) -> Vec<Run> {
-    let mut dice = Dice::new(seed);
-    for dispatch in runs.iter_mut().flat_map(|run| &mut run.dispatches) {
-        let took = (dispatch.gpu_end_ns - dispatch.gpu_start_ns) as f64;
-        let strange = if dice.between(0.0, 1.0) < 0.005 { 1.5 } else { 1.0 };
-        let took = took * (1.0 + 0.01 * dice.normal()) * strange;
-        let start = dispatch.gpu_start_ns as f64 + 2_000.0 * dice.normal();
-        dispatch.gpu_start_ns = start.max(dispatch.committed_ns as f64) as u64;
-        dispatch.gpu_end_ns = dispatch.gpu_start_ns + took.max(1.0) as u64;
-        let observed = dispatch.observed_ns as f64 + 5_000.0 * dice.normal().abs();
-        dispatch.observed_ns = (observed as u64).max(dispatch.gpu_end_ns);
+fn controller(controller: &mut ControllerParameters, dice: &mut Dice) {
+    controller.sample_period = Span::from_ms(dice.log(4.0, 14.0));
+    controller.idle_off_delay = Span::from_ms(dice.log(0.9, 9.0));
+    controller.target_utilization_pct = dice.between(75.0, 90.0);
+    controller.filter_periods = dice.between(2.5, 9.0);
+    controller.proportional_gain *= dice.log(0.6, 1.7);
+    controller.integral_gain *= dice.log(0.6, 1.7);
+    controller.output_limit_pct = dice.log(300.0, 5_000.0);
+    controller.reset_periods = dice.between(3.0, 10.999) as u32;
+    controller.forget_after = Span::from_ms(dice.log(300.0, 1200.0));
+    controller.filter_start_pct = dice.between(10.0, 60.0);
+    controller.boost_min_utilization_pct = dice.between(85.0, 95.0);
+    controller.boost_step_pct = dice.between(30.0, 70.0);
+    controller.burst = Span::from_ms(dice.log(2.0, 5.0));
+    controller.boost_periods_burst = dice.between(1.3, 3.5);
+    controller.boost_periods = controller.boost_periods_burst + dice.between(0.5, 4.0);
+    controller.lasting_boost_periods = dice.log(12.0, 60.0);
+    controller.lasting_boost_periods_burst = dice.log(3.0, 10.0);
+    controller.boost_rise = dice.between(0.6, 1.0);
+    controller.boost_fade = dice.between(0.85, 0.97);
+}
+
+fn wake(chip: &mut Chip, dice: &mut Dice) {
+    let slower = dice.log(0.6, 2.0);
+    let mut last = 0.0;
+    for start in &mut chip.wake.start {
+        // Each step of its own, but never sooner after a longer idle time.
+        let latency: f64 = 0.4 + slower * dice.log(0.7, 1.4) * start.latency.as_ms();
+        last = latency.max(last);
+        start.latency = Span::from_ms(last);
+        start.idle = start.idle.max(chip.controller.idle_off_delay);
     }
-    runs
+    chip.wake.start.dedup_by_key(|start| start.idle);
+    chip.wake.memory_ready = Span::from_ms(dice.log(0.3, 1.2));
+    chip.wake.deep_idle_after = Span::from_ms(dice.log(800.0, 1900.0));
+    chip.wake.deep_idle_stall = Span::from_ms(dice.log(0.6, 3.0));
+}
+
+/// The probes on `chip`, as the instrument shows them.
+pub fn record(chip: &Chip, seed: u64) -> Vec<Run> {
+    let one = |name: &str| {
+        let device = Box::new(Instrument::new(chip, seed));
+        let run = run_on_backend(&scenario(name).unwrap(), device).unwrap();
+        let text = everwarm_lab::SCENARIOS.iter().find(|one| one.name == name).unwrap().text;
+        let manifest = manifest(&run, text);
+        records(&run, manifest)
+    };
+    PROBES.map(one).into()
 }
 
 /// How far the findings in noise are from the truth, by kind. Unit: share.
 pub struct Errors {
     pub kinds: Vec<(&'static str, Vec<f64>)>,
-    /// States of the chip that were seen, of how many.
+    /// States that the chip uses and that were seen, of how many.
     pub seen: (usize, usize),
+    /// What is true and was not found.
+    pub missed: Vec<String>,
+    /// What was found and is not so.
+    pub invented: Vec<String>,
 }
 
-pub fn errors(chip: &Chip, found: &everwarm_lab::fit::Findings) -> Errors {
-    let truth = everwarm_lab::fit::read_off(&record(chip)).unwrap().0;
+pub fn errors(chip: &Chip, found: &Findings) -> Errors {
+    let truth = truth(chip);
     let top = chip.clock(chip.top()).as_hz();
-    let shares: Vec<f64> = chip.clocks().iter().map(|clock| clock.as_hz() / top).collect();
+    let used = &chip.clocks()[usize::from(chip.controller.base_pstate) - 1..];
+    let shares: Vec<f64> = used.iter().map(|clock| clock.as_hz() / top).collect();
     let off = |is: f64, told: f64| (told / is - 1.0).abs();
     let clocks: Vec<f64> = found
         .iter()
         .filter(|(name, _)| name.starts_with("clock "))
         .map(|(_, f)| shares.iter().map(|is| off(*is, f.value)).fold(f64::INFINITY, f64::min))
         .collect();
-    let idle_off = found.get("idle-off");
-    let is = chip.controller.idle_off_delay.as_ms();
     let of = |start: &str| -> Vec<f64> {
         let named = truth.iter().filter(|(name, _)| name.starts_with(start));
-        named
-            .map(|(name, f)| found.get(name).map_or(1.0, |told| off(f.value, told.value)))
-            .collect()
+        named.filter_map(|(name, is)| Some(off(*is, found.get(name)?.value))).collect()
     };
+    let kinds = ["idle-off", "decay", "cliff", "ramp"];
+    // Loops of other probes have ramps too, which nothing is known of.
+    let found: Findings = found
+        .iter()
+        .filter(|(name, _)| !name.starts_with("ramp ") || name.starts_with("ramp idle"))
+        .map(|(name, f)| (name.clone(), *f))
+        .collect();
+    let compared = |name: &&String| kinds.iter().any(|kind| name.starts_with(kind));
+    let lacking = |name: &&String| !found.contains_key(*name);
+    let beyond = |name: &&String| !truth.contains_key(*name);
     Errors {
         seen: (clocks.len(), shares.len()),
-        kinds: vec![
-            ("plateau clocks", clocks),
-            ("idle-off", vec![idle_off.map_or(1.0, |f| off(is, f.value))]),
-            ("decay", of("decay")),
-            ("gap cliff", of("cliff")),
-            ("ramp", of("ramp")),
-        ],
+        missed: truth.keys().filter(lacking).cloned().collect(),
+        invented: found.keys().filter(compared).filter(beyond).cloned().collect(),
+        kinds: std::iter::once(("plateau clocks", clocks))
+            .chain(kinds.iter().map(|kind| (*kind, of(kind))))
+            .collect(),
     }
 }
 
