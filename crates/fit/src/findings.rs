@@ -41,7 +41,7 @@ pub fn findings(steps: &[Step], kernels: &Kernels, intervals: bool) -> Findings 
     }
     latencies(steps, &mut all);
     gating(steps, &mut all);
-    stalls(steps, kernels, &mut all);
+    memory_path(steps, &mut all);
     deep_idle(steps, &mut all);
     decay(steps, kernels, &mut all);
     ramps(steps, kernels, &mut all);
@@ -49,16 +49,30 @@ pub fn findings(steps: &[Step], kernels: &Kernels, intervals: bool) -> Findings 
     all.found
 }
 
-/// The idle time from which the first buffer stands still.
+/// What first buffers of clock-bound loops take longer after a long idle time than after a short one,
+/// by idle time. The second buffer would not do to compare with: its clock may be another.
+fn stalled(steps: &[Step], from: f64) -> Vec<(f64, f64)> {
+    let first = |s: &Step| {
+        let first = s.buffers.first().filter(|b| b.bytes == 0.0 && !s.is_queued())?;
+        Some((first.work(), s.idle?, first.took()))
+    };
+    let firsts: Vec<_> = steps.iter().filter_map(first).collect();
+    let usual = |work: (u64, u64)| {
+        let same = firsts.iter().filter(|f| f.0 == work && (90.0..MAY_STALL).contains(&f.1));
+        median(&same.map(|f| f.2).collect::<Vec<_>>())
+    };
+    let usual: BTreeMap<_, _> = firsts.iter().filter_map(|f| Some((f.0, usual(f.0)?))).collect();
+    let long = firsts.iter().filter(|f| f.1 > from);
+    long.filter_map(|(work, idle, took)| Some((*idle, took - usual.get(work)?))).collect()
+}
+
+/// How long the first buffer stands still after a long idle time, and from which one on.
 fn deep_idle(steps: &[Step], all: &mut Collected) {
+    let after = |from: f64| stalled(steps, from).into_iter().map(|(_, extra)| extra);
+    all.put("deep idle stall", &after(1900.0).collect::<Vec<_>>());
     let stall = all.found.get("deep idle stall").map(|f| f.value).filter(|ms| *ms > 0.1);
     let Some(stall) = stall else { return };
-    let extra = |s: &Step| {
-        let (first, second) = (s.buffers.first()?, s.buffers.get(1)?);
-        let plain = first.bytes == 0.0 && first.work() == second.work() && !s.is_queued();
-        plain.then_some((s.idle.filter(|idle| *idle > 90.0)?, first.took() - second.took()))
-    };
-    let mut series: Vec<_> = steps.iter().filter_map(extra).collect();
+    let mut series = stalled(steps, 90.0);
     series.sort_by(|a, b| a.0.total_cmp(&b.0));
     if let Some(found) = split(&series, |extra| extra > 0.5 * stall) {
         all.found.insert("deep idle".into(), found);
@@ -207,6 +221,9 @@ fn ramps(steps: &[Step], kernels: &Kernels, all: &mut Collected) {
         if kernels.shortest() == Some(step.buffers[0].work()) {
             changes.push(path.changes(PERIODS_IN));
         }
+        if step.idle < Some(RAMP_AFTER) {
+            continue;
+        }
         let mut put = |what: &str, found: Option<Reached>| {
             let name = format!("ramp {}: {what}", step.cell);
             samples.entry(name).or_default().extend(found);
@@ -232,6 +249,8 @@ fn ramps(steps: &[Step], kernels: &Kernels, all: &mut Collected) {
     }
 }
 
+/// A ramp is one after at least so much idle time. Unit: ms.
+const RAMP_AFTER: f64 = 400.0;
 /// The time of a ramp in which changes are looked at for their period: later, errors add up.
 /// Unit: ms.
 const PERIODS_IN: f64 = 300.0;
@@ -275,27 +294,13 @@ fn middle(mut speeds: Vec<f64>) -> Option<f64> {
     (!kept.is_empty()).then(|| kept.len() as f64 / time)
 }
 
-/// What the first buffer after a long idle time takes longer than the next ones.
-fn stalls(steps: &[Step], kernels: &Kernels, all: &mut Collected) {
+/// What the first stream after a wake takes longer than the next ones.
+fn memory_path(steps: &[Step], all: &mut Collected) {
     let extra = |s: &Step| {
         let (first, second) = (s.buffers.first()?, s.buffers.get(1)?);
-        let same = first.work() == second.work() && !s.is_queued();
-        Some(first.took() - second.took()).filter(|_| same)
+        let same = first.work() == second.work() && first.bytes > 0.0 && !s.is_queued();
+        let plain = s.idle.is_some_and(|idle| (50.0..900.0).contains(&idle));
+        (same && plain).then(|| first.took() - second.took())
     };
-    let mut samples: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
-    for step in steps {
-        let (Some(idle), Some(extra)) = (step.idle, extra(step)) else { continue };
-        let is_stream = step.buffers[0].bytes > 0.0;
-        let name = match (is_stream, idle) {
-            (true, idle) if (50.0..900.0).contains(&idle) => "memory path",
-            (false, idle) if idle > 1900.0 => "deep idle stall",
-            _ => continue,
-        };
-        if kernels.top(&step.buffers[0]).is_some() || is_stream {
-            samples.entry(name).or_default().push(extra);
-        }
-    }
-    for (name, sample) in samples {
-        all.put(name, &sample);
-    }
+    all.put("memory path", &steps.iter().filter_map(extra).collect::<Vec<_>>());
 }

@@ -164,11 +164,8 @@ mod tests {
     #[test]
     fn the_longest_period_that_explains_the_changes_is_found() {
         let ramp = |phase: f64, at: &[f64]| at.iter().map(|k| phase + 8.0 * k).collect::<Vec<_>>();
-        let ramps = [
-            ramp(0.3, &[1.0, 2.0, 5.0]),
-            ramp(2.0, &[2.0, 3.0]),
-            ramp(7.0, &[4.0, 7.0, 8.0, 9.0]),
-        ];
+        let ramps =
+            [ramp(0.3, &[1.0, 2.0, 5.0]), ramp(2.0, &[2.0, 3.0]), ramp(7.0, &[4.0, 7.0, 8.0, 9.0])];
         let found = period(&ramps).unwrap();
         assert!((found / 8.0 - 1.0).abs() < 0.002, "{found}");
         assert_eq!(period(&ramps[..1]), None, "three changes are too few");

@@ -10,14 +10,18 @@ use proof::{errors, median, random_chip, record};
 fn random_chips_are_recovered_from_noisy_runs() {
     for seed in [101, 102] {
         let chip = random_chip(seed);
-        let (found, _) = read_off(&record(&chip, seed)).unwrap();
+        let (found, missing) = read_off(&record(&chip, seed)).unwrap();
         let errors = errors(&chip, &found);
         for (kind, values) in &errors.kinds {
             let limit = if *kind == "plateau clocks" { 0.01 } else { 0.1 };
             let off = median(values);
             assert!(values.is_empty() || off <= limit, "{}: {kind} off by {off}", chip.id);
         }
-        assert!(errors.seen.0 <= errors.seen.1, "{}: clocks that are none", chip.id);
+        assert!(errors.seen.0 + 2 >= errors.seen.1, "{}: {:?} clocks seen", chip.id, errors.seen);
+        assert_eq!(errors.false_clocks, 0, "{}: clocks that are none", chip.id);
+        assert!(errors.invented.is_empty(), "{}: {:?} are not so", chip.id, errors.invented);
+        let told = |name: &String| missing.iter().any(|(missing, _)| missing == name);
+        assert!(errors.missed.iter().all(told), "{}: {:?} untold", chip.id, errors.missed);
     }
 }
 

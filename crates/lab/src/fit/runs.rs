@@ -62,8 +62,11 @@ pub(super) fn kept_back(all: &[Step]) -> BTreeSet<(String, String)> {
     kept
 }
 
+/// The probe of ramps.
+const RAMPS: &str = "fit-ramp";
+
 /// Beginnings of the names of findings, and the probe that shows each.
-const EXPECTED: [(&str, &str); 13] = [
+const EXPECTED: [(&str, &str); 14] = [
     ("clock 1", "fit-ramp"),
     ("clock 2", "fit-ramp"),
     ("commit to start", "fit-ramp"),
@@ -76,6 +79,7 @@ const EXPECTED: [(&str, &str); 13] = [
     ("deep idle", "fit-wake"),
     ("decay", "fit-decay"),
     ("ramp", "fit-ramp"),
+    ("control period", "fit-ramp"),
     ("cliff", "fit-gaps"),
 ];
 
@@ -90,5 +94,21 @@ pub(super) fn missing(all: &[Step], found: &Findings) -> Vec<(String, String)> {
         };
         ((*name).to_owned(), why)
     };
-    EXPECTED.iter().filter(lacks).map(why).collect()
+    EXPECTED.iter().filter(lacks).map(why).chain(ramps(all, found)).collect()
+}
+
+/// Ramps of the probe of which a part is not known.
+fn ramps(all: &[Step], found: &Findings) -> Vec<(String, String)> {
+    let cells = all.iter().filter(|s| s.scenario == RAMPS).map(|s| s.cell.as_str());
+    let cells: BTreeSet<&str> = cells.collect();
+    let parts = [
+        (
+            "first step",
+            "it falls into the first buffer, or the buffers there are as long as the ramp",
+        ),
+        ("half", "the buffers there are as long as the ramp"),
+        ("top", "the loop does not stay at the top clock, or buffers are as long as the ramp"),
+    ];
+    let of = |cell| parts.map(|(part, why)| (format!("ramp {cell}: {part}"), why.to_owned()));
+    cells.into_iter().flat_map(of).filter(|(name, _)| !found.contains_key(name)).collect()
 }

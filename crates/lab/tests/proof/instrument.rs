@@ -77,7 +77,7 @@ impl Instrument {
         completion.gpu_start = stamp(completion.gpu_start).max(completion.committed);
         completion.gpu_end = stamp(completion.gpu_end).max(completion.gpu_start);
         completion.observed = self.inner.now().max(completion.gpu_end);
-        completion.pstate = None;
+        (completion.pstate, completion.clock) = (None, None);
         completion
     }
 }
@@ -120,15 +120,7 @@ impl Backend for Instrument {
     }
 
     fn counters(&mut self) -> Result<Counters, Error> {
-        let counters = self.inner.counters()?;
-        Ok(Counters {
-            residency: None,
-            gpu_energy: None,
-            cpu_energy: None,
-            pstate: None,
-            clock: None,
-            busy: None,
-            ..counters
-        })
+        let at = self.inner.counters()?.at;
+        Ok(Counters { at, ..Counters::default() })
     }
 }

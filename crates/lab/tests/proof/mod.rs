@@ -132,6 +132,8 @@ pub struct Errors {
     pub kinds: Vec<(&'static str, Vec<f64>)>,
     /// States that the chip uses and that were seen, of how many.
     pub seen: (usize, usize),
+    /// Clocks that were found and are none: further than 1 % from all.
+    pub false_clocks: usize,
     /// What is true and was not found.
     pub missed: Vec<String>,
     /// What was found and is not so.
@@ -144,27 +146,24 @@ pub fn errors(chip: &Chip, found: &Findings) -> Errors {
     let used = &chip.clocks()[usize::from(chip.controller.base_pstate) - 1..];
     let shares: Vec<f64> = used.iter().map(|clock| clock.as_hz() / top).collect();
     let off = |is: f64, told: f64| (told / is - 1.0).abs();
-    let clocks: Vec<f64> = found
-        .iter()
-        .filter(|(name, _)| name.starts_with("clock "))
-        .map(|(_, f)| shares.iter().map(|is| off(*is, f.value)).fold(f64::INFINITY, f64::min))
-        .collect();
+    let told = found.iter().filter(|(name, _)| name.starts_with("clock ")).map(|(_, f)| f.value);
+    let told: Vec<f64> = told.collect();
+    let nearest = |all: &[f64], to: f64| {
+        all.iter().map(|is| (to / is - 1.0).abs()).fold(f64::INFINITY, f64::min)
+    };
+    let clocks: Vec<f64> = told.iter().map(|told| nearest(&shares, *told)).collect();
+    let seen = shares.iter().filter(|is| nearest(&told, **is) < 0.01).count();
     let of = |start: &str| -> Vec<f64> {
         let named = truth.iter().filter(|(name, _)| name.starts_with(start));
         named.filter_map(|(name, is)| Some(off(*is, found.get(name)?.value))).collect()
     };
     let kinds = ["idle-off", "decay", "cliff", "ramp"];
-    // Loops of other probes have ramps too, which nothing is known of.
-    let found: Findings = found
-        .iter()
-        .filter(|(name, _)| !name.starts_with("ramp ") || name.starts_with("ramp idle"))
-        .map(|(name, f)| (name.clone(), *f))
-        .collect();
     let compared = |name: &&String| kinds.iter().any(|kind| name.starts_with(kind));
     let lacking = |name: &&String| !found.contains_key(*name);
     let beyond = |name: &&String| !truth.contains_key(*name);
     Errors {
-        seen: (clocks.len(), shares.len()),
+        seen: (seen, shares.len()),
+        false_clocks: clocks.iter().filter(|off| **off > 0.01).count(),
         missed: truth.keys().filter(lacking).cloned().collect(),
         invented: found.keys().filter(compared).filter(beyond).cloned().collect(),
         kinds: std::iter::once(("plateau clocks", clocks))
