@@ -101,6 +101,28 @@ fn a_run_is_recorded_once_and_whole() {
     assert_eq!(folder.files(), ["mine.toml", "run.jsonl"], "nothing else is left");
 }
 
+#[test]
+fn several_scenarios_go_to_a_folder_and_one_that_cannot_run_is_passed_over() {
+    let folder = Folder::new();
+    folder.write("mine.toml", SCENARIO);
+    // A chain that is longer than any device can be given.
+    folder.write("long.toml", "steps = [{ run = { alu = \"10 h\" } }]");
+    let args = ["lab", "run", "mine.toml", "long.toml", "steady", "--rounds", "1"];
+    let run = |extra: &[&str]| folder.everwarm(&[&args, extra].concat());
+    let output = run(&["--device", "sim:m2", "-o", "runs", "--json"]);
+    let ran = json(&output);
+    assert_eq!((&ran[0]["scenario"], &ran[1]["scenario"]), (&"mine".into(), &"steady".into()));
+    assert_eq!(ran[0]["steps"][0]["runs"], 1, "one round, whatever the file says");
+    assert!(ran[2]["why"].as_str().unwrap().contains("10 h"), "{ran}");
+    assert!(stderr(&output).contains("passed over long"), "{}", stderr(&output));
+    assert!(folder.0.path().join("runs/mine.jsonl").is_file());
+    assert!(folder.0.path().join("runs/steady.jsonl").is_file());
+    assert!(!run(&["--device", "sim:m2", "-o", "runs"]).status.success(), "nothing is replaced");
+    let twice = folder.everwarm(&["lab", "run", "quick", "steady", "-o", "other"]);
+    assert!(stderr(&twice).contains("`steady` is named twice"), "{}", stderr(&twice));
+    assert_eq!(folder.files(), ["long.toml", "mine.toml", "runs"]);
+}
+
 /// Only a build that can write Parquet promises to.
 #[test]
 fn a_run_as_tables_is_the_same_run_or_refused() {

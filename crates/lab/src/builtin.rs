@@ -64,6 +64,19 @@ pub fn scenario(name: &str) -> Option<Scenario> {
     Some(scenario)
 }
 
+/// What shows in a few minutes whether a device has anything to gain: its steady rate, what idle
+/// time does to the clock and to the start, the ramp, a deep queue, and what depth hides.
+const QUICK: &[&str] = &["steady", "idle-sweep-alu", "ramp-500ms", "deep-queue", "queue-in-flight"];
+
+/// The built-in scenarios of a set, `quick` or `all`.
+pub fn set(name: &str) -> Option<Vec<&'static str>> {
+    match name {
+        "quick" => Some(QUICK.to_vec()),
+        "all" => Some(SCENARIOS.iter().map(|one| one.name).collect()),
+        _ => None,
+    }
+}
+
 /// "ramp-2s, ttft, …", for error messages.
 pub fn names() -> String {
     SCENARIOS.iter().map(|one| one.name).collect::<Vec<_>>().join(", ")

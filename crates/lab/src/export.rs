@@ -207,6 +207,8 @@ pub struct Summary {
     pub first_start_ms: Option<f64>,
     /// Lowest and highest p-state at a start.
     pub pstates: Option<(u8, u8)>,
+    /// Lowest and highest clock that was counted while a buffer ran. Unit: MHz.
+    pub clocks_mhz: Option<(f64, f64)>,
 }
 
 /// What a person wants to see of a run: every step with work, cell by cell.
@@ -222,6 +224,7 @@ pub fn summary(run: &RunData) -> Vec<Summary> {
         let median = |values: Vec<f64>| everwarm_stats::median(&values);
         let all = || steps.iter().flat_map(|step| &step.dispatches);
         let states: Vec<u8> = all().filter_map(|d| d.pstate).map(|p| p.0).collect();
+        let clocks = || all().filter_map(|d| d.clock).map(Hertz::as_mhz);
         let first = |step: &&StepRun| {
             let d = step.dispatches.first()?;
             Some(d.gpu_start.since(d.committed).as_ms())
@@ -236,6 +239,7 @@ pub fn summary(run: &RunData) -> Vec<Summary> {
             execution_ms: median(all().map(|d| d.execution().as_ms()).collect()),
             first_start_ms: median(steps.iter().filter_map(first).collect()),
             pstates: states.iter().min().copied().zip(states.iter().max().copied()),
+            clocks_mhz: clocks().reduce(f64::min).zip(clocks().reduce(f64::max)),
         }
     };
     groups.into_iter().map(summary).collect()

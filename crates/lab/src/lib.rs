@@ -24,7 +24,7 @@ pub use ablate::{
     Ablated, Ablation, Ablations, Change, Constant, Error as AblateError, Kind, Margin, Moved,
     Numbers, Parameter, Sensitivity, Table, ablate, sensitivity,
 };
-pub use builtin::{BuiltIn, SCENARIOS, names as scenario_names, scenario};
+pub use builtin::{BuiltIn, SCENARIOS, names as scenario_names, scenario, set as scenario_set};
 pub use claims::{
     Claim, Claims, Error as ClaimsError, Expect, Origin, Progress, Report, Verdict, Worst, check,
     check_chip, fits,

@@ -48,6 +48,14 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// True if the device can't be given this scenario at all, however often one tries.
+    pub fn cannot(&self) -> bool {
+        use everwarm_gpu::Error::Unsupported;
+        matches!(self, Error::Kernel { .. } | Error::Device(Unsupported { .. }))
+    }
+}
+
 /// Runs `scenario` on a fresh handle of the device `id`; `progress` is told of each part.
 ///
 /// # Errors

@@ -8,6 +8,7 @@ mod list;
 mod predict;
 mod predict_tables;
 mod run;
+mod run_file;
 
 use anyhow::Context;
 use everwarm_lab::Claims;

@@ -1,9 +1,11 @@
 //! `everwarm lab run`.
 
+use super::run_file;
 use super::{device, read, short};
 use crate::bench::bar;
-use crate::output::{print, print_json, write_whole};
-use everwarm_lab::{Scenario, Summary};
+use crate::output::{print, print_json};
+use anyhow::Context;
+use everwarm_lab::{RunData, Scenario, Summary};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,21 +15,26 @@ use std::time::SystemTime;
 ///
 /// It prints a line for each step with work in each cell of the sweep, medians over all rounds:
 /// `wall` is the step's time on the host, `buffer` how long a command buffer executed, `first
-/// start` the time from the first buffer's commit to its start on the GPU; `p-states` are the lowest
-/// and the highest at which a buffer began. docs/record.md tells what `-o` writes.
+/// start` the time from the first buffer's commit to its start on the GPU; `speed` is the lowest and
+/// the highest p-state at which a buffer began, or the lowest and highest clock that was counted.
+/// docs/record.md tells what `-o` writes.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   everwarm lab run ramp-500ms --device sim:m2
   everwarm lab run mine.toml --device sim:m2 -o run.jsonl
-  everwarm lab run mine.toml --device sim:my-chip.toml --seed 7 --json")]
+  everwarm lab run mine.toml --device sim:my-chip.toml --seed 7 --json
+  everwarm lab run quick --device cuda:0 -o runs        # a set: a file each in the folder `runs`
+  everwarm lab run all --rounds 1 -o runs")]
 pub(super) struct Args {
-    /// A built-in scenario (see `everwarm lab list`) or a scenario file.
-    #[arg(value_name = "NAME|FILE")]
-    scenario: String,
+    /// Built-in scenarios (see `everwarm lab list`), scenario files, or a set of built-in ones: `quick`
+    /// (some minutes by the wall clock) or `all` (half an hour).
+    #[arg(value_name = "NAME|FILE|SET", required = true)]
+    scenarios: Vec<String>,
     /// Where to run it, such as sim:m2 [default: the first real device, else sim:m2].
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
-    /// The run's file: JSON Lines, or Parquet if it ends in .parquet.
+    /// The run's file: JSON Lines, or Parquet if it ends in .parquet. With several scenarios, a folder
+    /// that gets a file each, NAME.jsonl.
     #[arg(short, long, value_name = "RUN")]
     output: Option<PathBuf>,
     /// Replace the run's file if it exists.
@@ -36,49 +43,128 @@ pub(super) struct Args {
     /// Seed of all jitter, instead of the scenario's.
     #[arg(long)]
     seed: Option<u64>,
-    /// Print JSON instead of text.
+    /// How often each cell runs, instead of as the scenario says.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: Option<u32>,
+    /// Print JSON instead of text: one object a scenario, several as a list.
     #[arg(long)]
     json: bool,
 }
 
 pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let (mut scenario, text) = scenario(&args.scenario)?;
-    scenario.seed = args.seed.unwrap_or(scenario.seed);
-    if let Some(path) = &args.output {
-        // Before the run, which may take long.
-        writable(path, args.force)?;
-        anyhow::ensure!(cfg!(feature = "parquet") || !is_table(path), NO_PARQUET);
+    let plans = plans(&args)?;
+    let id = device(args.device.clone());
+    if let [plan] = &plans[..] {
+        let run = carry_out(plan, &id, &args)?;
+        match args.json {
+            true => print_json(&run_json(&run, plan.output.as_deref()))?,
+            false => print(&summary_text(&run, plan.output.as_deref()))?,
+        }
+        return Ok(ExitCode::SUCCESS);
     }
-    let id = device(args.device);
-    let self_test = everwarm_lab::self_test(&id)?;
+    run_each(&plans, &id, &args)
+}
+
+/// Runs several scenarios; one that the device can't be given is named and passed over.
+fn run_each(plans: &[Plan], id: &str, args: &Args) -> anyhow::Result<ExitCode> {
+    let mut documents = Vec::new();
+    let mut passed_over = Vec::new();
+    for (n, plan) in plans.iter().enumerate() {
+        if !args.json {
+            eprintln!("{} of {}: {}", n + 1, plans.len(), plan.scenario.name);
+        }
+        match carry_out(plan, id, args) {
+            Ok(run) if args.json => documents.push(run_json(&run, plan.output.as_deref())),
+            Ok(run) => print(&format!("{}\n", summary_text(&run, plan.output.as_deref())))?,
+            Err(error) => match error.downcast_ref::<everwarm_lab::Error>() {
+                Some(refused) if refused.cannot() => {
+                    passed_over.push((plan.scenario.name.clone(), refused.to_string()));
+                }
+                _ => return Err(error.context(format!("scenario `{}`", plan.scenario.name))),
+            },
+        }
+    }
+    for (name, why) in &passed_over {
+        eprintln!("passed over {name}: {why}");
+    }
+    if args.json {
+        let none = passed_over.iter().map(|(name, why)| json!({"scenario": name, "why": why}));
+        print_json(&documents.into_iter().chain(none).collect::<Vec<_>>())?;
+    }
+    let nothing = passed_over.len() == plans.len();
+    Ok(if nothing { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// What is to be run, and where its record goes.
+struct Plan {
+    scenario: Scenario,
+    text: String,
+    output: Option<PathBuf>,
+}
+
+/// The scenarios that were named, sets resolved, and every place to write to looked at before the
+/// first of them runs, which may take long.
+fn plans(args: &Args) -> anyhow::Result<Vec<Plan>> {
+    let mut names = Vec::new();
+    for name in &args.scenarios {
+        match everwarm_lab::scenario_set(name) {
+            Some(set) => names.extend(set.into_iter().map(str::to_owned)),
+            None => names.push(name.clone()),
+        }
+    }
+    let several = names.len() > 1;
+    if let Some(folder) = args.output.as_deref().filter(|_| several) {
+        let shown = folder.display();
+        anyhow::ensure!(!folder.is_file(), "`{shown}` is a file; expected a folder for the runs");
+    }
+    let mut plans = Vec::with_capacity(names.len());
+    for name in names {
+        let (mut scenario, text) = scenario(&name)?;
+        scenario.seed = args.seed.unwrap_or(scenario.seed);
+        scenario.rounds = args.rounds.unwrap_or(scenario.rounds);
+        let output = match (&args.output, several) {
+            (Some(folder), true) => Some(folder.join(format!("{}.jsonl", scenario.name))),
+            (path, _) => path.clone(),
+        };
+        plans.push(Plan { scenario, text, output });
+    }
+    for (n, plan) in plans.iter().enumerate() {
+        let twice =
+            plans[..n].iter().any(|other| plan.output.is_some() && other.output == plan.output);
+        anyhow::ensure!(
+            !twice,
+            "`{}` is named twice; both runs would go to one file",
+            plan.scenario.name
+        );
+    }
+    if let (Some(folder), true) = (&args.output, several) {
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("can't make the folder `{}`", folder.display()))?;
+    }
+    for path in plans.iter().filter_map(|plan| plan.output.as_deref()) {
+        run_file::writable(path, args.force)?;
+    }
+    Ok(plans)
+}
+
+/// Runs one scenario and writes its record.
+fn carry_out(plan: &Plan, id: &str, args: &Args) -> anyhow::Result<RunData> {
+    let scenario = &plan.scenario;
+    let self_test = everwarm_lab::self_test(id)?;
     let started = SystemTime::now();
     let bar = bar((scenario.cells.len() * scenario.rounds as usize) as u64, args.json);
-    let run = everwarm_lab::run(&scenario, &id, |done, _| bar.set_position(done as u64))?;
+    let run = everwarm_lab::run(scenario, id, |done, _| bar.set_position(done as u64))?;
     bar.finish_and_clear();
-    if let Some(path) = &args.output {
-        let mut manifest = everwarm_lab::manifest(&run, &text);
+    if let Some(path) = &plan.output {
+        let mut manifest = everwarm_lab::manifest(&run, &plan.text);
         manifest.self_test = Some(self_test);
         if !run.device.virtual_time {
             let since = started.duration_since(SystemTime::UNIX_EPOCH).ok();
             manifest.started_unix_ns = since.and_then(|d| u64::try_from(d.as_nanos()).ok());
         }
-        save(path, &everwarm_lab::records(&run, manifest), args.force)?;
+        run_file::save(path, &everwarm_lab::records(&run, manifest), args.force)?;
     }
-    let rows = everwarm_lab::summary(&run);
-    match args.json {
-        true => {
-            let document = json!({
-                "device": run.device.id,
-                "scenario": run.scenario,
-                "seed": run.seed,
-                "output": args.output.as_ref().map(|path| path.display().to_string()),
-                "steps": rows.iter().map(summary_json).collect::<Vec<_>>(),
-            });
-            print_json(&document)?;
-        }
-        false => print(&summary_text(&run, &rows, args.output.as_deref()))?,
-    }
-    Ok(ExitCode::SUCCESS)
+    Ok(run)
 }
 
 /// A scenario by its built-in name or from a file, with its text.
@@ -89,65 +175,22 @@ fn scenario(name: &str) -> anyhow::Result<(Scenario, String)> {
     }
     if !Path::new(name).exists() {
         let known = everwarm_lab::scenario_names();
-        anyhow::bail!("no scenario `{name}`: no such file, and built in are {known}");
+        anyhow::bail!(
+            "no scenario `{name}`: no such file, and built in are {known}, and the sets quick and all"
+        );
     }
     let text = read(Path::new(name), "scenario")?;
     Ok((Scenario::from_toml(name, &text)?, text))
 }
 
-const NO_PARQUET: &str = "this build can't write Parquet (build it with `--features parquet`); \
-                          any other ending than .parquet gives JSON Lines";
-
-fn is_table(path: &Path) -> bool {
-    path.extension().is_some_and(|ext| ext == "parquet")
-}
-
-/// Refuses a place for a run's file where nothing could be written, or something would be lost.
-fn writable(path: &Path, force: bool) -> anyhow::Result<()> {
-    let shown = path.display();
-    anyhow::ensure!(!path.is_dir(), "`{shown}` is a folder; expected the name of a file");
-    if let Some(there) = files(path).iter().find(|file| !force && file.is_file()) {
-        anyhow::bail!("`{}` exists; --force replaces it", there.display());
-    }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    if let Some(folder) = folder {
-        anyhow::ensure!(folder.is_dir(), "`{shown}`: there is no folder `{}`", folder.display());
-    }
-    Ok(())
-}
-
-/// Writes a run so that its file is there whole or not at all.
-fn save(path: &Path, run: &everwarm_record::Run, force: bool) -> anyhow::Result<()> {
-    match is_table(path) {
-        true => save_tables(path, run, force),
-        false => write_whole(path, &run.to_json_lines(), force),
-    }
-}
-
-/// Every file of a run that is written to `path`. In tables, the command buffers stand under the
-/// name itself, the others beside it: `run.telemetry.parquet`.
-fn files(path: &Path) -> Vec<PathBuf> {
-    #[cfg(feature = "parquet")]
-    if is_table(path) {
-        let beside = everwarm_record::parquet::TABLES[1..].iter();
-        let beside = beside.map(|table| path.with_extension(format!("{table}.parquet")));
-        return std::iter::once(path.to_owned()).chain(beside).collect();
-    }
-    vec![path.to_owned()]
-}
-
-#[cfg(feature = "parquet")]
-fn save_tables(path: &Path, run: &everwarm_record::Run, force: bool) -> anyhow::Result<()> {
-    let tables = everwarm_record::parquet::to_tables(run)?;
-    for (file, (_, bytes)) in files(path).iter().zip(tables) {
-        write_whole(file, &bytes, force)?;
-    }
-    Ok(())
-}
-
-#[cfg(not(feature = "parquet"))]
-fn save_tables(_path: &Path, _run: &everwarm_record::Run, _force: bool) -> anyhow::Result<()> {
-    anyhow::bail!(NO_PARQUET)
+fn run_json(run: &RunData, output: Option<&Path>) -> Value {
+    json!({
+        "device": run.device.id,
+        "scenario": run.scenario,
+        "seed": run.seed,
+        "output": output.map(|path| path.display().to_string()),
+        "steps": everwarm_lab::summary(run).iter().map(summary_json).collect::<Vec<_>>(),
+    })
 }
 
 fn summary_json(row: &Summary) -> Value {
@@ -161,10 +204,12 @@ fn summary_json(row: &Summary) -> Value {
         "execution_ms": row.execution_ms,
         "first_commit_to_start_ms": row.first_start_ms,
         "pstates": row.pstates.map(|(low, high)| [low, high]),
+        "clocks_mhz": row.clocks_mhz.map(|(low, high)| [low, high]),
     })
 }
 
-fn summary_text(run: &everwarm_lab::RunData, rows: &[Summary], output: Option<&Path>) -> String {
+fn summary_text(run: &RunData, output: Option<&Path>) -> String {
+    let rows = &everwarm_lab::summary(run);
     let ms = |value: Option<f64>| value.map_or("-".to_owned(), |v| format!("{} ms", short(v)));
     let cell = |row: &Summary| row.cell.clone().unwrap_or_else(|| "-".to_owned());
     let width =
@@ -172,13 +217,9 @@ fn summary_text(run: &everwarm_lab::RunData, rows: &[Summary], output: Option<&P
     let cells = width(rows.iter().map(|row| cell(row).chars().count()).collect(), "cell");
     let labels = width(rows.iter().map(|row| row.label.chars().count()).collect(), "step");
     let row = |row: &Summary| {
-        let states = match row.pstates {
-            None => "-".to_owned(),
-            Some((low, high)) if low == high => format!("P{low}"),
-            Some((low, high)) => format!("P{low}-P{high}"),
-        };
+        let speed = speed(row);
         format!(
-            "{:cells$}  {:labels$}  {:>5} {:>9} {:>12} {:>12} {:>12}  {states}\n",
+            "{:cells$}  {:labels$}  {:>5} {:>9} {:>12} {:>12} {:>12}  {speed}\n",
             cell(row),
             row.label,
             row.runs,
@@ -189,11 +230,22 @@ fn summary_text(run: &everwarm_lab::RunData, rows: &[Summary], output: Option<&P
         )
     };
     let head = format!(
-        "{:cells$}  {:labels$}  {:>5} {:>9} {:>12} {:>12} {:>12}  p-states\n",
+        "{:cells$}  {:labels$}  {:>5} {:>9} {:>12} {:>12} {:>12}  speed\n",
         "cell", "step", "runs", "buffers", "wall", "buffer", "first start"
     );
     let recorded = output.map(|path| format!("\nrecorded in {}\n", path.display()));
     let title = format!("{} on {} ({})\n\n", run.scenario, run.device.id, run.device.name);
     let lines: String = rows.iter().map(row).collect();
     title + &head + &lines + &recorded.unwrap_or_default()
+}
+
+/// The lowest and highest p-state, or clock where the device tells no p-states.
+fn speed(row: &Summary) -> String {
+    match (row.pstates, row.clocks_mhz) {
+        (Some((low, high)), _) if low == high => format!("P{low}"),
+        (Some((low, high)), _) => format!("P{low}-P{high}"),
+        (None, Some((low, high))) if high - low < 0.5 => format!("{high:.0} MHz"),
+        (None, Some((low, high))) => format!("{low:.0}-{high:.0} MHz"),
+        (None, None) => "-".to_owned(),
+    }
 }
