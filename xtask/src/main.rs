@@ -9,6 +9,7 @@ mod bench;
 mod pages;
 mod report;
 mod setup;
+mod shaders;
 mod shell;
 mod test;
 mod tidy;
@@ -49,6 +50,12 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
+    /// Compiles the Vulkan kernels again, into the files that are checked in.
+    Shaders {
+        /// Write nothing; fail if a file is stale.
+        #[arg(long)]
+        check: bool,
+    },
     /// Times the check of the built-in claims, in release.
     Bench,
     /// Recovers 20 random chips from noisy runs and prints the table of docs/fit.md.
@@ -61,6 +68,7 @@ fn main() -> ExitCode {
         Task::Test { steps } => test::run(&steps),
         Task::Tidy => tidy::print(),
         Task::Pages { check } => pages::run(check),
+        Task::Shaders { check } => shaders::run(check),
         Task::Bench => bench::run(),
         Task::FitProof => bench::fit_proof(),
     };

@@ -6,9 +6,14 @@ mod suite;
 
 use everwarm_gpu::backend::TABLE;
 use everwarm_gpu::{Backend, open};
+use std::sync::{Mutex, PoisonError};
+
+/// One check at a time: a driver that computes on the CPU shares it with its neighbours.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// Runs `check` on each device there is.
 fn each_device(check: impl Fn(&mut dyn Backend)) {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut checked = 0;
     for found in TABLE.iter().flat_map(|entry| (entry.list)()) {
         match found.state {

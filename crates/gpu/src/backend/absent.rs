@@ -26,11 +26,6 @@ absent! {
     /// NVIDIA GPUs.
     CUDA, "cuda", "an NVIDIA GPU: cuda:0", "the CUDA backend is not built yet"
 }
-absent! {
-    /// Anything with a Vulkan driver.
-    VULKAN, "vulkan", "a GPU with a Vulkan driver: vulkan:0", "the Vulkan backend is not built yet"
-}
-
 fn refuse(id: &str, why: &str) -> Result<Box<dyn Backend>, Error> {
     Err(Error::NoDevice { id: id.to_owned(), why: format!("{why}; {}", super::what_exists()) })
 }

@@ -8,6 +8,7 @@ mod absent;
 pub mod metal;
 mod sim;
 mod socket;
+mod vulkan;
 
 use crate::{Backend, Error};
 
@@ -55,7 +56,7 @@ impl Found {
 }
 
 /// All backends; hardware first, because the default device is the first one found.
-pub const TABLE: &[Entry] = &[absent::METAL, absent::CUDA, absent::VULKAN, sim::ENTRY];
+pub const TABLE: &[Entry] = &[absent::METAL, absent::CUDA, vulkan::ENTRY, sim::ENTRY];
 
 /// Every device of every backend, those that can't be used with the reason.
 pub fn devices() -> Vec<Found> {

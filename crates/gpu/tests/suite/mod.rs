@@ -73,21 +73,30 @@ pub fn buffers_in_flight_are_limited_and_the_limit_is_told(backend: &mut dyn Bac
 
 pub fn gpu_time_grows_with_the_work(backend: &mut dyn Backend) {
     let queue = backend.queue().unwrap();
-    let mut time = |ms| {
-        // Warmed up, so that the clock does not change under the comparison.
-        let kernel = fma(backend, Span::ms(ms));
+    // In turn, so that both lengths see the same clock and the same neighbours on the machine. The
+    // first half warms up; the shortest time of the rest is the one that nothing disturbed. Both are
+    // long against what any buffer costs besides.
+    let kernels = [10, 40].map(|ms| fma(backend, Span::ms(ms)));
+    let (rounds, depth) = (60, 8);
+    let mut landed = Vec::new();
+    for n in 0..rounds {
+        backend.commit(queue, &kernels[n % 2]).unwrap();
         // Several are in flight: a host that is held up for a moment must not cool it down.
-        for n in 0..600 / ms {
-            backend.commit(queue, &kernel).unwrap();
-            if n >= 8 {
-                land(backend, 1);
-            }
+        if n >= depth {
+            landed.extend(land(backend, 1));
         }
-        let last = *land(backend, 8).last().expect("eight have landed");
-        last.gpu_end.since(last.gpu_start).as_ms()
+    }
+    landed.extend(land(backend, depth));
+    let time = |c: &Completion| c.gpu_end.since(c.gpu_start).as_ms();
+    let shortest = |which: usize| {
+        let of_it = landed.iter().skip(rounds / 2 + which).step_by(2);
+        of_it.map(time).fold(f64::INFINITY, f64::min)
     };
-    let (short, long) = (time(3), time(12));
-    assert!((3.0..5.0).contains(&(long / short)), "{short} ms and {long} ms");
+    let (short, long) = (shortest(0), shortest(1));
+    // A driver on the CPU shares it: its neighbours may halve what it gets at any time.
+    let on_cpu = backend.device().facts.iter().any(|(name, _)| name == "software");
+    let right = if on_cpu { 2.0..8.0 } else { 3.0..5.0 };
+    assert!(right.contains(&(long / short)), "{short} ms and {long} ms");
 }
 
 pub fn counters_never_go_back(backend: &mut dyn Backend) {
