@@ -36,3 +36,11 @@ pub enum Error {
         why: String,
     },
 }
+
+impl Error {
+    /// A commit to a queue that the handle, which has opened `open` queues, does not have.
+    pub(crate) fn no_queue(queue: crate::Queue, open: usize) -> Self {
+        let what = format!("queue {} is not open; queues are numbered from 0", queue.0);
+        Error::Limit { what, limit: open }
+    }
+}

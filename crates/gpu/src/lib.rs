@@ -59,7 +59,8 @@ pub trait Backend: Send {
     /// Commits one command buffer and returns without waiting for it.
     ///
     /// # Errors
-    /// [`Error::Limit`] when too many are in flight, [`Error::Unsupported`] for a kernel that the
+    /// [`Error::Limit`] when too many are in flight or the queue is not open,
+    /// [`Error::Unsupported`] for a kernel that the
     /// device can't run, [`Error::Lost`] when the device has gone.
     fn commit(&mut self, queue: Queue, kernel: &Kernel) -> Result<Ticket, Error>;
 

@@ -40,6 +40,12 @@ fn an_unknown_device_is_refused_with_what_exists() {
     };
     check("m2", &["`m2`", "KIND:NAME", "sim:m2"]);
     check("rocm:0", &["`rocm:0`", "no kind `rocm`", "sim:m2"]);
+    for entry in TABLE.iter().filter(|entry| entry.hardware) {
+        for rest in ["", "x", "-1", "4096", "0 ", "0:0"] {
+            let id = format!("{}:{rest}", entry.prefix);
+            check(&id, &[&format!("`{id}`"), "sim:m2"]);
+        }
+    }
     check("sim:m99", &["m99", "m2", "sim:FILE.toml"]);
     check("sim:none.toml", &["none.toml", "can't be read"]);
     for entry in TABLE.iter().filter(|entry| entry.hardware) {

@@ -187,7 +187,9 @@ impl Backend for Sim {
 
     fn commit(&mut self, queue: Queue, kernel: &Kernel) -> Result<Ticket, Error> {
         let now = self.machine.now();
-        let lane = &mut self.queues[queue.0 as usize];
+        let open = self.queues.len();
+        let lane = self.queues.get_mut(queue.0 as usize);
+        let lane = lane.ok_or_else(|| Error::no_queue(queue, open))?;
         if lane.in_flight == IN_FLIGHT_MAX {
             let what = format!("{IN_FLIGHT_MAX} command buffers are already in flight");
             return Err(Error::Limit { what, limit: IN_FLIGHT_MAX });

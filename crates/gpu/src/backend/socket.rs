@@ -177,7 +177,9 @@ impl Backend for SocketBackend {
             if let Some(why) = state.lost.clone() {
                 return Err(self.lost(why));
             }
-            let in_flight = &mut state.in_flight[queue.0 as usize];
+            let open = state.in_flight.len();
+            let in_flight = state.in_flight.get_mut(queue.0 as usize);
+            let in_flight = in_flight.ok_or_else(|| Error::no_queue(queue, open))?;
             if *in_flight >= limit {
                 let what = format!("{in_flight} command buffers are already in flight");
                 return Err(Error::Limit { what, limit });

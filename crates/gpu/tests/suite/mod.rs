@@ -1,5 +1,17 @@
 //! The checks that every backend must pass. Who includes this file says on which devices:
 //! [`suite!`] makes one test of each check.
+//!
+//! Here is what concerns one queue and time; `several.rs` has what concerns more of something,
+//! `work.rs` what can be run and what is refused. What happens when a device is lost can't be asked of
+//! a healthy one: backends test that on their own.
+
+#[path = "several.rs"]
+mod several;
+#[path = "work.rs"]
+mod work;
+
+pub use several::*;
+pub use work::*;
 
 use everwarm_gpu::{Backend, Completion, Error, open};
 use everwarm_units::{Instant, Span};
@@ -15,7 +27,26 @@ macro_rules! suite {
             counters_never_go_back,
             waiting_ends_at_its_deadline,
             a_past_deadline_returns_at_once,
-            a_handle_can_be_dropped_with_work_in_flight
+            a_handle_can_be_dropped_with_work_in_flight,
+            queues_keep_their_own_order,
+            handles_share_one_time_base,
+            two_threads_work_at_once,
+            two_processes_work_at_once,
+            a_handle_that_ends_leaves_the_others_alone,
+            every_kernel_runs,
+            more_bytes_take_longer,
+            a_kernel_of_nothing_is_harmless,
+            work_beyond_the_memory_is_refused,
+            a_queue_that_is_not_open_is_refused,
+            queues_are_limited_and_the_limit_is_told,
+            a_clock_that_can_not_be_held_is_refused,
+            a_commit_does_not_wait,
+            depth_hides_the_host
+        }
+
+        #[test]
+        fn another_process() {
+            suite::another_process();
         }
     };
     ($on_devices:path: $($check:ident),+) => {
