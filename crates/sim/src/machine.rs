@@ -12,7 +12,7 @@ use crate::window::Window;
 use crate::work::{Progress, Rates, Work};
 use crate::{BufferId, Completion, Counters, QueueId};
 use everwarm_dvfs::{Chip, Controller};
-use everwarm_units::{Hertz, Instant, Joules, PState, Span};
+use everwarm_units::{Hertz, Instant, PState, Span};
 use everwarm_workload::Kernel;
 use std::collections::VecDeque;
 
@@ -25,6 +25,8 @@ pub struct Machine {
     window: Window,
     queues: Vec<Queue>,
     completions: VecDeque<Completion>,
+    /// When the host learns of the next completion.
+    observed: u64,
     now: u64,
     /// When the engine has something to do next; kept up to date by [`Machine::plan`].
     due: u64,
@@ -48,6 +50,8 @@ pub struct Machine {
     wiring_since: Option<u64>,
     pinned: Option<PState>,
     queues_opened: u32,
+    /// A closed queue has not drained yet.
+    closing: bool,
     buffers: u64,
     turns: Turns,
 }
@@ -61,6 +65,7 @@ impl Machine {
             window: Window::new(chip.controller.credited_gap),
             queues: Vec::new(),
             completions: VecDeque::new(),
+            observed: NEVER,
             now: 0,
             due: NEVER,
             unfinished: 0,
@@ -75,6 +80,7 @@ impl Machine {
             wiring_since: None,
             pinned: None,
             queues_opened: 0,
+            closing: false,
             buffers: 0,
             turns: Turns::new(chip.kernels.beside_share),
             chip,
@@ -87,6 +93,7 @@ impl Machine {
     }
 
     /// The present.
+    #[inline]
     pub fn now(&self) -> Instant {
         Instant::from_nanos(self.now)
     }
@@ -103,8 +110,10 @@ impl Machine {
     /// behind it never begins, and no more completions are told.
     pub fn close_queue(&mut self, queue: QueueId) {
         self.completions.retain(|c| c.queue != queue);
+        self.settle_observed();
         if let Some(found) = self.queues.iter_mut().find(|q| q.id == queue) {
             found.closed = true;
+            self.closing = true;
             self.unfinished -= found.pending.len();
             found.pending.clear();
             found.settle();
@@ -155,7 +164,7 @@ impl Machine {
     pub fn execution(&self, kernel: &Kernel, pstate: PState) -> Span {
         assert!(self.is_clocked(pstate), "{} has no p-state {pstate}", self.chip.name);
         let rates = Rates::new(&self.chip, self.chip.clock(pstate), 0);
-        Span::ns(Progress::new(Work::of(kernel, &self.chip), 0).end(&rates))
+        Span::ns(Progress::new(Work::of(kernel, &self.chip), 0, &rates).end(&rates))
     }
 
     /// Holds the clock at `pstate` whenever the GPU is powered, or with `None` gives it back to the
@@ -179,43 +188,54 @@ impl Machine {
     }
 
     /// When something observable may happen next; `None` while nothing is outstanding.
+    #[inline]
     pub fn next_event(&self) -> Option<Instant> {
-        let observed = self.completions.front().map(|c| c.observed.as_nanos());
         let engine = if self.unfinished == 0 { NEVER } else { self.due };
-        match observed.unwrap_or(NEVER).min(engine) {
+        match self.observed.min(engine) {
             NEVER => None,
             next => Some(Instant::from_nanos(next.max(self.now))),
         }
     }
 
     /// Lets time pass until `to`; nothing happens if that is past.
+    #[inline]
     pub fn advance(&mut self, to: Instant) {
         let to = to.as_nanos();
         while self.due <= to && self.due != NEVER {
-            self.now = self.now.max(self.due);
             self.step();
-            self.plan();
         }
         self.now = self.now.max(to);
     }
 
     /// The next completion observed by now, in the order of observation.
+    #[inline]
     pub fn poll(&mut self) -> Option<Completion> {
-        let now = self.now();
-        self.completions.pop_front_if(|c| c.observed <= now)
+        if self.observed > self.now {
+            return None;
+        }
+        self.poll_ended()
     }
 
     /// The next completion whose buffer has ended by now, though the host may learn of it only
     /// later ([`Completion::observed`]): for callers who take it there themselves.
+    #[inline]
     pub fn poll_ended(&mut self) -> Option<Completion> {
-        self.completions.pop_front()
+        let completion = self.completions.pop_front();
+        self.settle_observed();
+        completion
+    }
+
+    /// The completions have changed.
+    #[inline]
+    fn settle_observed(&mut self) {
+        self.observed = self.completions.front().map_or(NEVER, |c| c.observed.as_nanos());
     }
 
     /// The counters now.
     pub fn counters(&self) -> Counters {
         let (residency, mut gpu_energy) = self.meter.read(self.now);
-        for mut running in self.queues.iter().filter_map(|q| q.running) {
-            gpu_energy += self.spend(&mut running);
+        for running in self.queues.iter().filter_map(|q| q.running.as_ref()) {
+            gpu_energy += self.meter.drawn(&running.progress, self.now);
         }
         let running = self.running_since.map_or(0, |since| self.now - since);
         Counters {
@@ -241,6 +261,7 @@ impl Machine {
     /// Everything that is due now, in a fixed order: ends free the GPU, the sample sets the clock
     /// that a start then sees.
     fn step(&mut self) {
+        self.now = self.now.max(self.due);
         self.end_buffers();
         if self.sample_at.is_some_and(|at| at <= self.now) {
             self.sample();
@@ -249,46 +270,39 @@ impl Machine {
         if self.gate_at().is_some_and(|at| at <= self.now) {
             self.gate();
         }
+        self.plan();
     }
 
+    /// What the queues run that has come to its end.
     fn end_buffers(&mut self) {
+        let now = self.now;
         let before = self.running;
-        for n in 0..self.queues.len() {
-            if self.queues[n].next <= self.now {
-                self.end(n);
+        let host = &self.chip.host;
+        for queue in self.queues.iter_mut().filter(|q| q.next <= now) {
+            let Some(running) = &queue.running else { continue };
+            self.meter.count(&running.progress, now);
+            if !queue.closed {
+                let observed = now + host.completion_to_host.as_nanos();
+                self.observed = self.observed.min(observed);
+                self.completions.push_back(Completion {
+                    buffer: running.id,
+                    queue: queue.id,
+                    committed: Instant::from_nanos(running.committed),
+                    gpu_start: Instant::from_nanos(running.start),
+                    gpu_end: Instant::from_nanos(now),
+                    observed: Instant::from_nanos(observed),
+                    pstate: running.pstate,
+                });
             }
+            queue.running = None;
+            queue.free_at = now + host.buffer_gap.as_nanos();
+            queue.settle();
+            self.running -= 1;
+            self.unfinished -= 1;
         }
         if self.running < before {
             self.after_end();
         }
-    }
-
-    /// What queue `index` runs has come to its end, if it runs anything.
-    fn end(&mut self, index: usize) {
-        let now = self.now;
-        let Some(running) = &self.queues[index].running else { return };
-        let computing = running.progress.computing(now, &self.rates);
-        let energy = self.energy(running, computing);
-        self.meter.add_running(energy);
-        let host = &self.chip.host;
-        let queue = &self.queues[index];
-        if !queue.closed {
-            self.completions.push_back(Completion {
-                buffer: running.id,
-                queue: queue.id,
-                committed: Instant::from_nanos(running.committed),
-                gpu_start: Instant::from_nanos(running.start),
-                gpu_end: Instant::from_nanos(now),
-                observed: Instant::from_nanos(now + host.completion_to_host.as_nanos()),
-                pstate: running.pstate,
-            });
-        }
-        let queue = &mut self.queues[index];
-        queue.running = None;
-        queue.free_at = now + host.buffer_gap.as_nanos();
-        queue.settle();
-        self.running -= 1;
-        self.unfinished -= 1;
     }
 
     fn after_end(&mut self) {
@@ -307,8 +321,9 @@ impl Machine {
     }
 
     fn forget_drained_queues(&mut self) {
-        if self.queues.iter().any(|q| q.closed) {
+        if self.closing {
             self.queues.retain(|q| !(q.closed && q.is_drained()));
+            self.closing = self.queues.iter().any(|q| q.closed);
         }
     }
 
@@ -338,16 +353,15 @@ impl Machine {
     fn start_buffers(&mut self) {
         while let Some(index) = self.turns.choose(&mut self.queues, self.now) {
             self.note_occupied();
-            if let Some(pending) = self.queues[index].pending.pop_front() {
-                let running = self.begin(pending);
-                self.queues[index].running = Some(running);
-                self.queues[index].settle();
-            }
+            self.begin(index);
         }
     }
 
-    fn begin(&mut self, pending: Pending) -> Running {
+    /// The next buffer of queue `index` starts.
+    fn begin(&mut self, index: usize) {
         let now = self.now;
+        let queue = &mut self.queues[index];
+        let Some(pending) = queue.pending.pop_front() else { return };
         let mut work = pending.work;
         if let Some(stall) = self.first_after_wake.take() {
             work.fixed += stall as f64;
@@ -356,31 +370,16 @@ impl Machine {
         self.running += 1;
         self.idle_since = None;
         self.running_since.get_or_insert(now);
-        let progress = Progress::new(work, now);
-        Running {
+        let progress = Progress::new(work, now, &self.rates);
+        queue.running = Some(Running {
             id: pending.id,
             committed: pending.committed,
             start: now,
             pstate: self.meter.pstate(),
-            occupancy: work.occupancy,
-            progress,
-            metered: now,
             end: progress.end(&self.rates),
-        }
-    }
-
-    /// Brings `running` up to now; returns the energy that took.
-    fn spend(&self, running: &mut Running) -> Joules {
-        let computing = running.progress.run(self.now, &self.rates);
-        let energy = self.energy(running, computing);
-        running.metered = self.now;
-        energy
-    }
-
-    /// Energy of `running` since it was last counted, `computing` ns of it with arithmetic.
-    fn energy(&self, running: &Running, computing: f64) -> Joules {
-        let ns = (self.now - running.metered) as f64;
-        self.meter.table.running(self.meter.pstate(), running.occupancy, ns, computing)
+            progress,
+        });
+        queue.settle();
     }
 
     /// The clock changes (or is found unchanged) at this instant.
@@ -389,20 +388,16 @@ impl Machine {
         if pstate == self.meter.pstate() {
             return;
         }
-        for n in 0..self.queues.len() {
-            if let Some(mut running) = self.queues[n].running {
-                let energy = self.spend(&mut running);
-                self.meter.add_running(energy);
-                self.queues[n].running = Some(running);
-            }
-        }
-        self.meter.switch(self.now, pstate);
-        self.rates = Rates::new(&self.chip, self.chip.clock(pstate), self.rates.memory_ready);
+        let rates = Rates::new(&self.chip, self.chip.clock(pstate), self.rates.memory_ready);
         for queue in &mut self.queues {
             if let Some(running) = &mut queue.running {
-                running.end = running.progress.end(&self.rates);
+                self.meter.count(&running.progress, self.now);
+                running.progress.change(self.now, &self.rates, &rates);
+                running.end = running.progress.end(&rates);
                 queue.settle();
             }
         }
+        self.meter.switch(self.now, pstate);
+        self.rates = rates;
     }
 }

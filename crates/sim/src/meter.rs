@@ -4,6 +4,7 @@
 //! proportion to the share of the GPU that it fills. Both follow the chip's table of limits: the
 //! driver's figures overstate the draw, their ratios between states are taken over.
 
+use crate::work::Progress;
 use everwarm_dvfs::Chip;
 use everwarm_units::{Joules, PState, Span, Watts};
 
@@ -30,10 +31,11 @@ impl PowerTable {
         }
     }
 
-    /// Energy of one buffer that ran for `ns` at `pstate`, of which `computing` ns computing.
-    pub(crate) fn running(&self, pstate: PState, share: f64, ns: f64, computing: f64) -> Joules {
+    /// Energy of a buffer at `pstate` until `to`, since its rates last changed.
+    fn running(&self, pstate: PState, buffer: &Progress, to: u64) -> Joules {
+        let (ns, computing) = buffer.spent(to);
         let weighted = computing + self.memory_share * (ns - computing);
-        Joules::j(self.dynamic[pstate.index()].as_w() * share * weighted / 1e9)
+        Joules::j(self.dynamic[pstate.index()].as_w() * buffer.occupancy() * weighted / 1e9)
     }
 
     fn floor(&self, pstate: PState, ns: u64) -> Joules {
@@ -44,7 +46,7 @@ impl PowerTable {
 /// Time and energy up to the last change.
 #[derive(Clone, Debug)]
 pub(crate) struct Meter {
-    pub table: PowerTable,
+    table: PowerTable,
     pstate: PState,
     since: u64,
     /// Unit: ns. Shape: index 0 is off.
@@ -76,9 +78,14 @@ impl Meter {
         (self.pstate, self.since) = (to, now);
     }
 
-    /// A buffer has run for a while.
-    pub(crate) fn add_running(&mut self, energy: Joules) {
-        self.energy += energy;
+    /// What `buffer` has drawn until `now`, since its rates last changed.
+    pub(crate) fn drawn(&self, buffer: &Progress, now: u64) -> Joules {
+        self.table.running(self.pstate, buffer, now)
+    }
+
+    /// `buffer` ends, or its rates change, at `now`.
+    pub(crate) fn count(&mut self, buffer: &Progress, now: u64) {
+        self.energy += self.drawn(buffer, now);
     }
 
     /// The GPU has run for `ns`.

@@ -34,10 +34,8 @@ pub(crate) struct Running {
     pub committed: u64,
     pub start: u64,
     pub pstate: PState,
-    pub occupancy: f64,
+    /// Its energy is counted up to the last change of rates.
     pub progress: Progress,
-    /// Time up to which its energy is counted.
-    pub metered: u64,
     pub end: u64,
 }
 
@@ -93,11 +91,16 @@ impl Queue {
     }
 }
 
+/// The smaller of two numbers, neither of them NaN, with which `min` would take its time.
+fn least(a: f64, b: f64) -> f64 {
+    if a < b { a } else { b }
+}
+
 /// What may start beside what runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Turns {
     beside_share: f64,
-    /// Buffers that need less may still start; what is kept back waits until another one ends.
+    /// Buffers that need no more may still start; what is kept back waits until another one ends.
     limit: f64,
     served: u64,
 }
@@ -114,7 +117,7 @@ impl Turns {
 
     /// The event that `queue` waits for.
     pub(crate) fn next_event(&self, queue: &Queue) -> u64 {
-        if queue.need < self.limit { queue.next } else { NEVER }
+        if queue.need <= self.limit { queue.next } else { NEVER }
     }
 
     /// The queue to serve at `now`, if one's next buffer is ready and fits.
@@ -126,23 +129,23 @@ impl Turns {
             let index = self.first_ready(queues, now)?;
             let need = queues[index].need;
             let running = queues.iter().filter_map(|q| q.running.as_ref());
-            let used: f64 = running.map(|r| r.occupancy).sum();
+            let used: f64 = running.map(|r| r.progress.occupancy()).sum();
             let room = 1.0 + self.beside_share - used;
             if need <= room {
                 // What can't fit beside it is not even looked at.
-                self.limit = self.limit.min((room - need).max(0.0).next_up());
+                self.limit = least(self.limit, room - need);
                 self.served += 1;
                 queues[index].served = self.served;
                 return Some(index);
             }
             // A sliver that does not fit keeps back those that are no smaller.
-            self.limit = self.limit.min(self.beside_share.next_up()).min(need);
+            self.limit = least(least(self.limit, self.beside_share), need.next_down());
         }
     }
 
     /// Of the queues whose next buffer is ready, the one that was served longest ago.
     fn first_ready(&self, queues: &[Queue], now: u64) -> Option<usize> {
-        let may_start = |q: &Queue| q.next <= now && q.need < self.limit && q.need != RUNS;
+        let may_start = |q: &Queue| q.next <= now && q.need <= self.limit && q.need != RUNS;
         let mut first = None;
         let mut turn = (NEVER, BufferId(NEVER));
         for (n, queue) in queues.iter().enumerate() {

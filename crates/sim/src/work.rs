@@ -79,35 +79,44 @@ pub(crate) struct Progress {
     /// What is left as of `at`.
     left: Work,
     at: u64,
+    /// How long the cycles take at the rates it is spent at. Unit: ns.
+    computing: f64,
 }
 
 impl Progress {
-    pub(crate) fn new(work: Work, at: u64) -> Progress {
-        Progress { left: work, at }
+    /// `work` begins at `at`, to be spent at `rates`.
+    pub(crate) fn new(work: Work, at: u64, rates: &Rates) -> Progress {
+        Progress { left: work, at, computing: work.cycles / rates.clock }
     }
 
-    /// When it ends if nothing changes.
+    /// Share of the GPU that it fills.
+    pub(crate) fn occupancy(&self) -> f64 {
+        self.left.occupancy
+    }
+
+    /// When it ends if `rates`, those it is spent at, last.
     pub(crate) fn end(&self, rates: &Rates) -> u64 {
-        let mut ns = self.left.fixed + self.left.cycles / rates.clock;
+        let mut ns = self.left.fixed + self.computing;
         if self.left.bytes > 0.0 {
             ns = ns.max(rates.memory_ready.saturating_sub(self.at) as f64);
             ns += self.left.bytes / rates.bandwidth;
         }
-        // Rounded up by hand: without SSE 4.1, `ceil` is a call, and this is once a buffer.
-        let whole = ns as u64;
-        self.at.saturating_add(whole.saturating_add(u64::from((whole as f64) < ns)))
+        // Rounded up by hand: without SSE 4.1, `ceil` is a call, and this is once a buffer. Signed
+        // numbers convert in one instruction.
+        let whole = ns as i64;
+        self.at.saturating_add(whole as u64 + u64::from((whole as f64) < ns))
     }
 
-    /// How much of the time until `to` goes into computing at `rates`. Unit: ns.
-    pub(crate) fn computing(&self, to: u64, rates: &Rates) -> f64 {
-        let time = (to - self.at) as f64;
-        (time - time.min(self.left.fixed)).min(self.left.cycles / rates.clock)
+    /// The time from the last change of rates until `to`, and how much of it goes into computing.
+    /// Unit: ns.
+    pub(crate) fn spent(&self, to: u64) -> (f64, f64) {
+        let time = (to - self.at) as i64 as f64;
+        (time, (time - time.min(self.left.fixed)).min(self.computing))
     }
 
-    /// Spends the time until `to` at `rates`; returns how much of it went into computing, in ns.
-    pub(crate) fn run(&mut self, to: u64, rates: &Rates) -> f64 {
-        let computed = self.computing(to, rates);
-        let mut time = (to - self.at) as f64;
+    /// Until `to` it was spent at `rates`, from there on it is at `next`.
+    pub(crate) fn change(&mut self, to: u64, rates: &Rates, next: &Rates) {
+        let (mut time, computed) = self.spent(to);
         let fixed = time.min(self.left.fixed);
         self.left.fixed -= fixed;
         time -= fixed;
@@ -118,7 +127,6 @@ impl Progress {
         time -= computed;
         time = time.min(to.saturating_sub(rates.memory_ready) as f64);
         self.left.bytes = (self.left.bytes - time * rates.bandwidth).max(0.0);
-        self.at = to;
-        computed
+        *self = Progress::new(self.left, to, next);
     }
 }

@@ -22,10 +22,11 @@ impl Machine {
 
     /// When the GPU is gated if nothing is committed.
     pub(super) fn gate_at(&self) -> Option<u64> {
-        self.sample_at?;
         // Idle and unfinished is a queue between two buffers.
-        let idle = self.idle_since.filter(|_| self.unfinished == 0)?;
-        Some(idle + self.chip.controller.idle_off_delay.as_nanos())
+        if self.unfinished > 0 || self.sample_at.is_none() {
+            return None;
+        }
+        Some(self.idle_since? + self.chip.controller.idle_off_delay.as_nanos())
     }
 
     pub(super) fn gate(&mut self) {
