@@ -17,12 +17,6 @@ macro_rules! absent {
 }
 
 absent! {
-    /// Apple GPUs.
-    METAL, "metal", "an Apple GPU: metal:0",
-    if cfg!(target_os = "macos") { "the Metal backend is not built yet" }
-    else { "needs macOS; the Metal backend is not built yet" }
-}
-absent! {
     /// NVIDIA GPUs.
     CUDA, "cuda", "an NVIDIA GPU: cuda:0", "the CUDA backend is not built yet"
 }

@@ -56,7 +56,7 @@ impl Found {
 }
 
 /// All backends; hardware first, because the default device is the first one found.
-pub const TABLE: &[Entry] = &[absent::METAL, absent::CUDA, vulkan::ENTRY, sim::ENTRY];
+pub const TABLE: &[Entry] = &[metal::ENTRY, absent::CUDA, vulkan::ENTRY, sim::ENTRY];
 
 /// Every device of every backend, those that can't be used with the reason.
 pub fn devices() -> Vec<Found> {
