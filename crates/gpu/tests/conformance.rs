@@ -11,11 +11,14 @@ use std::sync::{Mutex, PoisonError};
 /// One check at a time: a driver that computes on the CPU shares it with its neighbours.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Runs `check` on each device there is.
+/// Runs `check` on each device there is; on one of them alone if the environment names it in
+/// `EVERWARM_DEVICE`.
 fn each_device(check: impl Fn(&mut dyn Backend)) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let only = std::env::var("EVERWARM_DEVICE").ok();
+    let wanted = |id: &str| only.as_deref().is_none_or(|only| only == id);
     let mut checked = 0;
-    for found in TABLE.iter().flat_map(|entry| (entry.list)()) {
+    for found in TABLE.iter().flat_map(|entry| (entry.list)()).filter(|f| wanted(&f.id)) {
         match found.state {
             Ok(_) => {
                 let mut backend = open(&found.id).expect("a listed device opens");
@@ -25,7 +28,7 @@ fn each_device(check: impl Fn(&mut dyn Backend)) {
             Err(why) => eprintln!("{} is skipped: {why}", found.id),
         }
     }
-    assert!(checked > 0, "at least the simulator is always there");
+    assert!(checked > 0, "at least the simulator is always there, unless {only:?} was asked for");
 }
 
 suite!(each_device);
