@@ -291,6 +291,9 @@ impl Backend for Gpu {
     fn commit(&mut self, queue: Queue, kernel: &Kernel) -> Result<Ticket, Error> {
         self.alive()?;
         let lane = queue.0 as usize;
+        if lane >= self.lanes.len() {
+            return Err(Error::no_queue(queue, self.lanes.len()));
+        }
         let Some((slot, recorded)) = self.lanes[lane].take(kernel) else {
             let what = format!("{IN_FLIGHT_MAX} command buffers are already in flight");
             return Err(Error::Limit { what, limit: IN_FLIGHT_MAX });

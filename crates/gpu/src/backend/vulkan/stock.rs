@@ -184,7 +184,7 @@ impl Stock {
         if self.products.iter().any(|operands| operands.n >= n) {
             return Ok(());
         }
-        let bytes = |n: u32| u64::from(n) * u64::from(n) * 4;
+        let bytes = |n: u32| (u64::from(n) * u64::from(n)).saturating_mul(4);
         let most = self.context.card.buffer_max().min(4 * u64::from(u32::MAX));
         let what = |why: String| format!("a product of {n} by {n} matrices: {why}");
         if bytes(n) > most {
@@ -195,7 +195,8 @@ impl Stock {
         let sizes = [if bytes(roomy) <= most { roomy } else { n }, n];
         let operands = sizes.iter().find_map(|n| self.take_operands(kernels, *n).ok());
         let heap = self.context.card.heap();
-        let none = || what(format!("{} B can't be had of {heap} B of memory", 3 * bytes(n)));
+        let none =
+            || what(format!("{} B can't be had of {heap} B of memory", bytes(n).saturating_mul(3)));
         self.products.push(operands.ok_or_else(none)?);
         Ok(())
     }
