@@ -9,7 +9,7 @@ mod commands;
 mod output;
 
 use clap::{Parser, Subcommand};
-use commands::{demo, devices, hold, lab, proxy, sim_server, ttft};
+use commands::{demo, devices, hold, lab, proxy, sim_server, ttft, watch};
 use std::process::ExitCode;
 
 /// The first token is never cold.
@@ -34,6 +34,7 @@ enum Command {
     Proxy(proxy::Args),
     SimServer(sim_server::Args),
     Ttft(ttft::Args),
+    Watch(watch::Args),
 }
 
 fn run(command: Command) -> anyhow::Result<ExitCode> {
@@ -45,6 +46,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Proxy(args) => proxy::run(args),
         Command::SimServer(args) => sim_server::run(args),
         Command::Ttft(args) => ttft::run(args),
+        Command::Watch(args) => watch::run(args),
     }
 }
 

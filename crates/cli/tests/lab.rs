@@ -233,6 +233,33 @@ fn devices_are_listed_with_reasons() {
     }
 }
 
+/// A shared device can be watched; of one in virtual time there is nothing to see.
+#[test]
+fn a_device_is_watched_without_being_used() {
+    let folder = Folder::new();
+    let socket = folder.0.path().join("gpu");
+    let id = format!("sim:{}", socket.display());
+    let words = ["sim-server", "--listen", "127.0.0.1:0", "--socket", socket.to_str().unwrap()];
+    let (_server, _) = common::ready(&[&words[..], &["--json"]].concat());
+    let watch = |extra: &[&str]| {
+        let words = ["watch", &id, "--every", "100ms", "--for", "300ms"];
+        folder.everwarm(&[&words, extra].concat())
+    };
+    let lines = watch(&["--json"]);
+    let lines = String::from_utf8(lines.stdout).unwrap();
+    let readings: Vec<Value> =
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(readings.len(), 4, "{lines}");
+    let of = |n: usize, field: &str| readings[n][field].as_f64().unwrap();
+    assert!(of(3, "gpu_energy_j") > of(0, "gpu_energy_j"), "{lines}");
+    assert_eq!(of(3, "busy"), 0.0, "watching is no work");
+    let table = String::from_utf8(watch(&[]).stdout).unwrap();
+    assert!(table.ends_with("by the energy counter\n"), "{table}");
+    let refused = stderr(&folder.everwarm(&["watch", "sim:m2"]));
+    assert!(refused.contains("nothing tells of sim:m2"), "{refused}");
+    assert!(stderr(&folder.everwarm(&["watch", "sim:m2", "--every", "0"])).contains("--every"));
+}
+
 /// Terms of one's own against claims of one's own: what breaks, what a mistake looks like.
 #[test]
 fn terms_and_numbers_are_held_against_claims() {

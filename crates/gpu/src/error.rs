@@ -27,6 +27,14 @@ pub enum Error {
         /// What was asked.
         what: String,
     },
+    /// Nothing tells of the device but a handle on it.
+    #[error("nothing tells of {device}: {why}")]
+    Silent {
+        /// Which device.
+        device: String,
+        /// Why, or what was missing.
+        why: String,
+    },
     /// The device was there and is gone.
     #[error("{device} is gone: {why}")]
     Lost {

@@ -18,7 +18,7 @@ mod punctual;
 mod timebase;
 pub mod wire;
 
-pub use backend::{default_device, devices, known, open};
+pub use backend::{default_device, devices, known, open, watch};
 pub use calibrate::{FmaRates, calibrate};
 pub use clock::Monotonic;
 pub use device::{Completion, Counters, Device, Queue, Ticket};
@@ -30,6 +30,18 @@ pub use timebase::{Reading, Timebase};
 
 use everwarm_units::{Instant, PState};
 use everwarm_workload::Kernel;
+
+/// What the machine tells of a device to somebody who does not use it.
+///
+/// Reading opens no handle on the device, so that it neither wakes nor keeps it awake: the power of
+/// a GPU that nobody uses can't be read any other way.
+pub trait Telemetry {
+    /// Counters since it was opened; what isn't known is `None`.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] when the device or what tells of it has gone.
+    fn read(&mut self) -> Result<Counters, Error>;
+}
 
 /// One process's handle on one device.
 ///

@@ -169,7 +169,8 @@ fn kernel_name(kernel: &Kernel) -> String {
     }
 }
 
-fn telemetry(c: &Counters) -> record::Telemetry {
+/// A reading of the counters as a record.
+pub fn telemetry(c: &Counters) -> record::Telemetry {
     let nanos = |all: &Vec<Span>| all.iter().map(|span| span.as_nanos()).collect();
     record::Telemetry {
         at_ns: c.at.as_nanos(),

@@ -30,7 +30,7 @@ pub use claims::{
     check_chip, fits,
 };
 pub use data::{Dispatch, RunData, StepRun, Unit};
-pub use export::{Summary, cell_name, manifest, records, summary};
+pub use export::{Summary, cell_name, manifest, records, summary, telemetry};
 pub use figures::{Axis, Curve, Error as FigureError, Figure, Figures, Mark, Panel, Point, Series};
 pub use interpret::{Error, run, run_on_backend, run_on_chip};
 pub use measure::{Dimension, Measure, Measured, Unit as MeasureUnit};

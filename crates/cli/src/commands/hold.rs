@@ -45,7 +45,7 @@ pub struct Args {
 }
 
 /// `10m` as people write it, besides the forms of every other span.
-fn span(text: &str) -> Result<Span, String> {
+pub fn span(text: &str) -> Result<Span, String> {
     let spelled = match text.trim().strip_suffix('m') {
         Some(minutes) => format!("{minutes} min"),
         None => text.to_owned(),

@@ -7,3 +7,4 @@ pub mod lab;
 pub mod proxy;
 pub mod sim_server;
 pub mod ttft;
+pub mod watch;

@@ -11,6 +11,10 @@ macro_rules! absent {
             about: $about,
             hardware: true,
             open: |id| refuse(id, $why),
+            watch: |id| match refuse(id, $why) {
+                Ok(_) => unreachable!("it refuses"),
+                Err(error) => Err(error),
+            },
             list: || vec![Found::unusable(concat!($prefix, ":0"), $why)],
         };
     };

@@ -10,7 +10,7 @@ mod sim;
 mod socket;
 mod vulkan;
 
-use crate::{Backend, Error};
+use crate::{Backend, Error, Telemetry};
 
 /// One kind of backend.
 pub struct Entry {
@@ -22,6 +22,8 @@ pub struct Entry {
     pub hardware: bool,
     /// Opens a device of this kind; takes the whole id.
     pub open: fn(&str) -> Result<Box<dyn Backend>, Error>,
+    /// Reads what the machine tells of such a device without opening it; takes the whole id.
+    pub watch: fn(&str) -> Result<Box<dyn Telemetry>, Error>,
     /// The devices of this kind that could be found, or why there are none.
     pub list: fn() -> Vec<Found>,
 }
@@ -75,6 +77,19 @@ pub fn default_device() -> String {
 /// # Errors
 /// [`Error::NoDevice`] says what exists instead, or what was missing.
 pub fn open(id: &str) -> Result<Box<dyn Backend>, Error> {
+    (entry(id)?.open)(id)
+}
+
+/// Reads what the machine tells of the device `id` without opening it.
+///
+/// # Errors
+/// [`Error::NoDevice`] as [`open`]; [`Error::Silent`] where nothing tells of the device.
+pub fn watch(id: &str) -> Result<Box<dyn Telemetry>, Error> {
+    (entry(id)?.watch)(id)
+}
+
+/// The kind of the device `id`.
+fn entry(id: &str) -> Result<&'static Entry, Error> {
     let unknown = |why: String| Error::NoDevice { id: id.to_owned(), why };
     let Some((prefix, _)) = id.split_once(':') else {
         let simulated = format!("sim:{id}");
@@ -82,10 +97,8 @@ pub fn open(id: &str) -> Result<Box<dyn Backend>, Error> {
         let meant = meant.unwrap_or_default();
         return Err(unknown(format!("expected KIND:NAME{meant}; {}", what_exists())));
     };
-    match TABLE.iter().find(|entry| entry.prefix == prefix) {
-        Some(entry) => (entry.open)(id),
-        None => Err(unknown(format!("there is no kind `{prefix}`; {}", what_exists()))),
-    }
+    let found = TABLE.iter().find(|entry| entry.prefix == prefix);
+    found.ok_or_else(|| unknown(format!("there is no kind `{prefix}`; {}", what_exists())))
 }
 
 /// Finds out whether `id` names a device that there could be, without opening it: hardware and
@@ -120,6 +133,11 @@ pub fn traced_chip(id: &str) -> Result<everwarm_dvfs::Traced, Error> {
 /// A simulated device in virtual time with a chip that stands in no file.
 pub fn simulate(chip: everwarm_dvfs::Chip) -> Box<dyn Backend> {
     sim::with_chip(chip)
+}
+
+/// For a kind of which nothing tells.
+fn unwatched(id: &str, why: &str) -> Result<Box<dyn Telemetry>, Error> {
+    Err(Error::Silent { device: id.to_owned(), why: why.to_owned() })
 }
 
 /// "there are sim:m2, …", for error messages.

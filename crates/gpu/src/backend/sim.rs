@@ -5,7 +5,7 @@
 //! `sim:SOCKET` leads to a machine in another process and by the wall clock, see `socket.rs`.
 
 use super::{Entry, Found, socket};
-use crate::{Backend, Completion, Counters, Device, Error, Queue, Ticket};
+use crate::{Backend, Completion, Counters, Device, Error, Queue, Telemetry, Ticket};
 use everwarm_dvfs::{Chip, Traced};
 use everwarm_sim::{BufferId, Machine, QueueId};
 use everwarm_units::{Instant, PState};
@@ -27,6 +27,7 @@ pub const ENTRY: Entry = Entry {
             sim:SOCKET (one that `everwarm sim-server` shares)",
     hardware: false,
     open,
+    watch,
     list,
 };
 
@@ -48,6 +49,25 @@ fn open(id: &str) -> Result<Box<dyn Backend>, Error> {
         return socket::open(id, rest);
     }
     Ok(Box::new(Sim::new(id, chip(id, rest)?.chip)))
+}
+
+/// A shared machine tells every client; one in virtual time has nobody else who could use it.
+fn watch(id: &str) -> Result<Box<dyn Telemetry>, Error> {
+    let rest = super::rest(id);
+    if !is_socket(rest) {
+        chip(id, rest)?;
+        return super::unwatched(id, "nothing runs on it but what its own handle starts");
+    }
+    Ok(Box::new(Shared(socket::open(id, rest)?)))
+}
+
+/// A client of a shared machine that runs nothing.
+struct Shared(Box<dyn Backend>);
+
+impl Telemetry for Shared {
+    fn read(&mut self) -> Result<Counters, Error> {
+        self.0.counters()
+    }
 }
 
 /// A machine with `chip`, which no id names.

@@ -31,6 +31,7 @@ pub const ENTRY: Entry = Entry {
     about: "a GPU with a Vulkan driver: vulkan:0",
     hardware: true,
     open,
+    watch: |id| super::unwatched(id, "nothing here reads the kernel's telemetry yet"),
     list,
 };
 
