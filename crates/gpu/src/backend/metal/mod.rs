@@ -18,8 +18,14 @@ use super::{Entry, Found};
 use crate::{Backend, Error};
 
 /// The line in the table of backends.
-pub const ENTRY: Entry =
-    Entry { prefix: "metal", about: "an Apple GPU: metal:0", hardware: true, open, list };
+pub const ENTRY: Entry = Entry {
+    prefix: "metal",
+    about: "an Apple GPU: metal:0",
+    hardware: true,
+    open,
+    watch: |id| super::unwatched(id, "reading IOReport without a device is not built yet"),
+    list,
+};
 
 /// The only device: a Mac with an Apple GPU has one.
 const ID: &str = "metal:0";
