@@ -56,7 +56,7 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
-    /// Times the check of the built-in claims, in release.
+    /// Times the check of the built-in claims and the simulator's engine, in release.
     Bench,
     /// Recovers 20 random chips from noisy runs and prints the table of docs/fit.md.
     FitProof,

@@ -3,11 +3,15 @@
 //!
 //! `cargo run --release -p everwarm-sim --example 02-yardstick [BUFFERS]`
 
+#[path = "../benches/cases/mod.rs"]
+#[expect(dead_code, reason = "only its clock is needed here")]
+mod cases;
+
+use cases::cpu_time;
 use everwarm_dvfs::Chip;
 use everwarm_sim::Machine;
 use everwarm_units::{Instant, PState, Span};
 use everwarm_workload::Kernel;
-use std::time::Instant as WallInstant;
 
 fn main() {
     let buffers: u64 = std::env::args().nth(1).map_or(20_000, |n| n.parse().expect("a number"));
@@ -15,23 +19,22 @@ fn main() {
     let kernel = Kernel::Fma { iterations: 200, threads: Kernel::FMA_THREADS };
     let mut machine = Machine::new(chip.clone());
     let queue = machine.open_queue();
-    let began = WallInstant::now();
+    let began = cpu_time();
     for _ in 0..buffers {
         machine.commit(Instant::ZERO, queue, &kernel);
     }
-    let (mut end, mut pstate) = (Instant::ZERO, PState::OFF);
-    while let Some(next) = machine.next_event() {
-        machine.advance(next);
-        while let Some(done) = machine.poll() {
-            end = done.gpu_end;
-            pstate = machine.counters().pstate;
+    let (mut end, mut left) = (Instant::ZERO, buffers);
+    while left > 0 {
+        machine.advance(machine.next_event().expect("buffers are in flight"));
+        while let Some(done) = machine.poll_ended() {
+            (end, left) = (done.gpu_end, left - 1);
         }
     }
-    let seconds = began.elapsed().as_secs_f64();
+    let seconds = (cpu_time() - began).as_secs_f64();
     println!(
         "{{\"buffers\": {buffers}, \"end_ns\": {}, \"pstate\": {}, \"seconds\": {seconds}, \"parameters\": {{{}}}}}",
         end.as_nanos(),
-        pstate.0,
+        machine.counters().pstate.0,
         parameters(&chip, buffers)
     );
 }
