@@ -10,7 +10,8 @@ use std::ffi::OsString;
 /// The command by which this same program holds `device` until it is asked to end.
 pub fn hold_command(device: &str) -> anyhow::Result<Vec<OsString>> {
     let own = std::env::current_exe()?;
-    let words = ["hold", "--device", device, "--json"].map(OsString::from);
+    // A measurement says itself what it holds, on battery as well.
+    let words = ["hold", "--device", device, "--json", "--ignore-power"].map(OsString::from);
     Ok(std::iter::once(own.into_os_string()).chain(words).collect())
 }
 

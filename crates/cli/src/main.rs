@@ -7,6 +7,7 @@ mod bench;
 mod children;
 mod commands;
 mod output;
+mod power;
 
 use clap::{Parser, Subcommand};
 use commands::{demo, devices, hold, lab, proxy, sim_server, ttft, watch};

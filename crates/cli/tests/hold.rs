@@ -135,3 +135,29 @@ fn a_device_that_goes_and_comes_back_is_held_again() {
     // More than it had time for before the loss: some 180 kernels a second.
     assert!(json["buffers"].as_u64().unwrap() > 120, "{json}");
 }
+
+/// A tree like `/sys` of a laptop on battery.
+fn on_battery() -> tempfile::TempDir {
+    let root = tempfile::tempdir().unwrap();
+    let battery = root.path().join("class/power_supply/BAT0");
+    std::fs::create_dir_all(&battery).unwrap();
+    std::fs::write(battery.join("type"), "Battery\n").unwrap();
+    std::fs::write(battery.join("status"), "Discharging\n").unwrap();
+    root
+}
+
+#[test]
+fn a_machine_on_battery_is_not_held_and_the_command_runs() {
+    let root = on_battery();
+    let sysfs = root.path().to_str().unwrap();
+    let (code, _, said) =
+        run(&["--device", "sim:m2", "--sysfs", sysfs, "--", "sh", "-c", "sleep 1.2; exit 4"]);
+    assert_eq!(code, Some(4));
+    let why = "the machine must save power: it runs on battery";
+    assert!(said.contains(&format!("not holding sim:m2: {why}")), "{said}");
+    assert!(said.contains(&format!("sim:m2 was not held: {why}")), "{said}");
+    let (_, out, _) =
+        run(&["--device", "sim:m2", "--sysfs", sysfs, "--json", "--", "sh", "-c", "sleep 0.1"]);
+    let summary: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(summary["why_not"], why);
+}

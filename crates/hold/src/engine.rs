@@ -31,6 +31,8 @@ pub(crate) struct Engine {
     pump: Option<Pump>,
     /// When to try again, and the pause after that.
     retry: (Instant, Span),
+    /// Why the machine must save power.
+    saving: Option<&'static str>,
     hold: Option<Hold>,
     hold_time: Span,
     /// Hold kernels of handles that are gone.
@@ -76,6 +78,7 @@ impl Engine {
             now: Instant::ZERO,
             pump: None,
             retry: (Instant::ZERO, BACK_OFF.0),
+            saving: None,
             hold: None,
             hold_time: Span::ZERO,
             past_buffers: 0,
@@ -86,6 +89,13 @@ impl Engine {
         let _panic = OnPanic(self.board.clone());
         everwarm_gpu::wake_promptly();
         self.open_if_due();
+        // What was told before the device was open counts before the first hold.
+        while let Ok(message) = inbox.try_recv() {
+            if matches!(message, Message::Stop) {
+                return self.publish();
+            }
+            self.on_message(message);
+        }
         let mut wake = self.drain();
         loop {
             match inbox.recv_timeout(self.sleep(wake)) {
@@ -113,6 +123,13 @@ impl Engine {
                 self.now = at;
             }
             Message::Follow(entry) => self.governor.follow(entry),
+            Message::Power(saving) => {
+                self.tick();
+                self.saving = saving;
+                let lost = saving.is_some();
+                let event = if lost { Event::PowerLost } else { Event::PowerRestored };
+                self.governor.on_event(self.now, event);
+            }
             Message::Stop => {}
         }
         self.tick();
@@ -265,7 +282,7 @@ impl Engine {
         let held = self.hold.as_ref().map_or(Span::ZERO, |hold| self.now.since(hold.since));
         let hold_ms = (self.hold_time + held).as_ms() as u64;
         let buffers = self.past_buffers + self.pump.as_ref().map_or(0, Pump::hold_buffers);
-        let warm = self.pump.as_ref().map(|_| warm(phase, self.now));
+        let warm = self.pump.as_ref().map(|_| warm(phase, self.saving, self.now));
         let policy = self.governor.policy_name();
         self.board.write(|s: &mut Status| {
             if let Some(warm) = warm {
@@ -282,7 +299,7 @@ impl Engine {
     }
 }
 
-fn warm(phase: Phase, now: Instant) -> Warm {
+fn warm(phase: Phase, saving: Option<&str>, now: Instant) -> Warm {
     match phase {
         Phase::Holding(until) => {
             let left = until.filter(|at| *at < Instant::FAR_FUTURE).map(|at| at.since(now));
@@ -291,6 +308,10 @@ fn warm(phase: Phase, now: Instant) -> Warm {
                 None => "the policy holds".to_owned(),
             };
             Warm { state: State::Holding, why }
+        }
+        Phase::Resting(Reason::PowerLost) => {
+            let why = saving.map_or(String::new(), |why| format!(": {why}"));
+            Warm { state: State::Resting, why: format!("{}{why}", Reason::PowerLost) }
         }
         Phase::Resting(reason) => Warm { state: State::Resting, why: reason.to_string() },
     }

@@ -1,6 +1,7 @@
 //! The warmer's outside: a thread, a channel in, a status out.
 
 use crate::engine::Engine;
+use crate::power::{Surroundings, Watch};
 use crate::pump::Shape;
 use crate::status::{Energy, State, Status, Warm};
 use everwarm_governor::{Entry, Event, UnknownPolicy, policy};
@@ -20,11 +21,15 @@ pub struct Config {
     pub governor: everwarm_governor::Config,
     /// The kernels.
     pub shape: Shape,
+    /// What is asked whether the machine must save power.
+    pub surroundings: Surroundings,
 }
 
 pub(crate) enum Message {
     Event(Monotonic, Event),
     Follow(&'static Entry),
+    /// The machine must save power, and why; or no longer.
+    Power(Option<&'static str>),
     Stop,
 }
 
@@ -49,6 +54,7 @@ impl Board {
 /// Keeps a device warm until it is dropped.
 pub struct Warmer {
     handle: Handle,
+    power: Option<Watch>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -73,11 +79,12 @@ impl Warmer {
         let (inbox, events) = channel();
         let board = Board::new(first_status(&config, entry));
         let handle = Handle { inbox, board: board.clone() };
+        let power = Watch::begin(config.surroundings.clone(), handle.inbox.clone());
         let thread = std::thread::Builder::new()
             .name("warmer".to_owned())
             .spawn(move || Engine::new(&config, entry, board).run(&events))
             .expect("a thread can be started");
-        Ok(Warmer { handle, thread: Some(thread) })
+        Ok(Warmer { handle, power, thread: Some(thread) })
     }
 
     /// A handle to it.
@@ -88,6 +95,7 @@ impl Warmer {
 
 impl Drop for Warmer {
     fn drop(&mut self) {
+        drop(self.power.take());
         let _ = self.handle.inbox.send(Message::Stop);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

@@ -11,6 +11,7 @@ fn config(device: Option<&str>, policy: &str) -> Config {
         policy: policy.to_owned(),
         governor: everwarm_governor::Config::default(),
         shape: Shape::default(),
+        surroundings: everwarm_hold::Surroundings::Ignored,
     }
 }
 
@@ -88,4 +89,22 @@ fn ten_minutes_in_virtual_time_are_over_at_once_and_alike_every_time() {
     let capped = hold(energy / 2.0);
     assert!(capped.ended_by.is_some() && capped.energy.unwrap() <= energy / 2.0, "{capped:?}");
     assert!((capped.held.as_secs() - 300.0).abs() < 5.0, "{capped:?}");
+}
+
+#[test]
+fn a_machine_on_battery_is_not_warmed_until_it_is_plugged_in() {
+    let root = tempfile::tempdir().unwrap();
+    let battery = root.path().join("class/power_supply/BAT0");
+    std::fs::create_dir_all(&battery).unwrap();
+    std::fs::write(battery.join("type"), "Battery").unwrap();
+    std::fs::write(battery.join("status"), "Discharging").unwrap();
+    let tree = everwarm_hold::Surroundings::Tree(root.path().to_owned());
+    let config = Config { surroundings: tree, ..config(Some("sim:m2"), "always") };
+    let warmer = Warmer::spawn(config).unwrap();
+    warmer.handle().tell(Event::ConnectionAccepted);
+    let status = until(&warmer, |s| s.warm.state == State::Resting);
+    assert_eq!(status.warm.why, "the machine must save power: it runs on battery");
+    assert_eq!((status.counters.holds, status.counters.prewarms), (0, 0));
+    warmer.handle().tell(Event::PowerRestored);
+    until(&warmer, |s| s.warm.state == State::Holding);
 }

@@ -220,6 +220,7 @@ mod tests {
             policy: "never".to_owned(),
             governor: everwarm_governor::Config::default(),
             shape: everwarm_hold::Shape::default(),
+            surroundings: everwarm_hold::Surroundings::Ignored,
         };
         let warmer = everwarm_hold::Warmer::spawn(config).unwrap();
         let text = Metrics::new(warmer.handle()).text();

@@ -18,8 +18,9 @@ use std::process::ExitCode;
   everwarm devices --chip m2-pro --toml > mine.toml      # to start a chip of one's own
   everwarm devices --chip mine.toml                      # is it right?")]
 pub struct Args {
-    /// Show this chip: a built-in one (m2) or a chip file (FILE.toml).
-    #[arg(long, value_name = "NAME|FILE")]
+    /// Show this chip: a built-in one (m2), a chip file (FILE.toml), or the one that this Mac's
+    /// device tree makes (metal:0).
+    #[arg(long, value_name = "NAME|FILE|metal:0")]
     chip: Option<String>,
     /// Print it as a chip file that stands by itself.
     #[arg(long, requires = "chip")]
@@ -64,12 +65,16 @@ fn list(as_json: bool) -> anyhow::Result<()> {
         Err(why) => format!("{:width$}  not usable: {why}\n", found.id),
     };
     let lines: String = found.iter().map(line).collect();
+    let machine = everwarm_gpu::Environment::read().facts();
+    let machine: Vec<String> = machine.iter().map(|(what, v)| format!("{what} {v}")).collect();
+    let machine = machine.join(", ");
     let also = "Also: sim:FILE.toml (a chip file), sim:SOCKET (shared by `everwarm sim-server`).";
-    print(&format!("{lines}\n{also}\n"))
+    print(&format!("{lines}\nThis machine: {machine}.\n{also}\n"))
 }
 
 fn show(chip: &str, args: &Args) -> anyhow::Result<()> {
-    let id = if chip.starts_with("sim:") { chip.to_owned() } else { format!("sim:{chip}") };
+    let whole = ["sim:", "metal:"].iter().any(|kind| chip.starts_with(kind));
+    let id = if whole { chip.to_owned() } else { format!("sim:{chip}") };
     let traced = everwarm_gpu::backend::traced_chip(&id)?;
     match (args.toml, args.json) {
         (true, _) => print(&traced.to_toml()),

@@ -18,7 +18,8 @@ use std::time::{Duration, Instant};
 ///
 /// A single small kernel runs again and again (0.6 W on an M2), so that the clock stays up and the
 /// next request is not served at a third of it. The hold ends with the time, the command, the
-/// energy cap, a signal, or this process, whichever comes first.
+/// energy cap, a signal, or this process, whichever comes first. It rests while the machine must
+/// save power: on battery, in low power mode, in heat, or while its display sleeps.
 ///
 /// Simulated GPUs alone can be held so far; `everwarm devices` says what there is.
 ///
@@ -36,6 +37,8 @@ pub struct Args {
     /// Watt-hours it may use.
     #[arg(long, value_name = "WH", default_value = "2", value_parser = watt_hours)]
     cap: Joules,
+    #[command(flatten)]
+    power: crate::power::PowerArgs,
     /// Print a summary as JSON at the end, and no progress.
     #[arg(long)]
     json: bool,
@@ -94,6 +97,7 @@ fn config(args: &Args, device: &str) -> Config {
         policy: "always".to_owned(),
         governor: governor(args),
         shape: Shape::default(),
+        surroundings: args.power.surroundings(Some(device)),
     }
 }
 
@@ -150,6 +154,7 @@ impl Hold<'_> {
     /// Without a command: until the time is up, a signal comes or the parent is gone.
     fn alone(self, inbox: &Receiver<News>) -> anyhow::Result<ExitCode> {
         let end = self.args.span.map(|span| self.began + Duration::from(span));
+        let mut warned = false;
         let code = loop {
             match inbox.recv_timeout(self.pause(end)) {
                 Ok(News::Signal { number, .. }) if number != SIGCHLD => break 128 + number,
@@ -159,6 +164,7 @@ impl Hold<'_> {
             if end.is_some_and(|end| Instant::now() >= end) {
                 break 0;
             }
+            warned = warned || self.warn();
             self.progress();
         };
         self.finish();
@@ -194,9 +200,7 @@ impl Hold<'_> {
                 end = None;
                 self.end();
             }
-            if !warned && self.began.elapsed() > Duration::from_millis(400) {
-                warned = self.warn();
-            }
+            warned = warned || self.warn();
         };
         self.finish();
         Ok(exit_code(status))
@@ -207,14 +211,17 @@ impl Hold<'_> {
         left.min(Duration::from_secs(1))
     }
 
-    /// Says once that nothing is warmed; a command is run all the same.
+    /// Says once that nothing is warmed, if that is so after a while; a command is run all the same.
     fn warn(&self) -> bool {
-        let Some(status) = self.status() else { return true };
-        let unavailable = status.warm.state == State::Unavailable;
-        if unavailable {
-            eprintln!("everwarm: {}", status.warm.why);
+        if self.began.elapsed() <= Duration::from_millis(400) {
+            return false;
         }
-        unavailable
+        let Some(status) = self.status() else { return true };
+        let idle = status.warm.state != State::Holding;
+        if idle {
+            eprintln!("everwarm: not holding {}: {}", self.device, status.warm.why);
+        }
+        idle
     }
 
     fn status(&self) -> Option<Status> {

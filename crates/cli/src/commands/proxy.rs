@@ -51,6 +51,8 @@ pub struct Args {
     /// Watt-hours that warming may use in any 24 hours.
     #[arg(long, value_name = "WH", default_value = "2", value_parser = super::hold::watt_hours)]
     cap: Joules,
+    #[command(flatten)]
+    power: crate::power::PowerArgs,
     /// What a pre-warm kernel is: a single threadgroup, which delays nobody, or a matrix product
     /// that fills the GPU.
     #[arg(long, default_value = "group", value_parser = ["group", "matmul"])]
@@ -136,6 +138,7 @@ impl Args {
                     ..everwarm_governor::Config::default()
                 },
                 shape: Shape { prewarm, ..Shape::default() },
+                surroundings: self.power.surroundings(self.device().as_deref()),
             },
             limits: Limits {
                 connect: limit(self.connect_timeout),

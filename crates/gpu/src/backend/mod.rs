@@ -122,12 +122,21 @@ pub fn simulated_chip(id: &str) -> Result<everwarm_dvfs::Chip, Error> {
     Ok(sim::chip_of(id)?.chip)
 }
 
-/// The same with the origin of each of its values.
+/// The same with the origin of each of its values; of a real device as far as it tells.
 ///
 /// # Errors
-/// [`Error::NoDevice`] if `id` is no such device.
+/// [`Error::NoDevice`] if `id` is no such device, or can't be read here.
 pub fn traced_chip(id: &str) -> Result<everwarm_dvfs::Traced, Error> {
-    sim::chip_of(id)
+    match id.split_once(':') {
+        Some(("sim", _)) => sim::chip_of(id),
+        Some(("metal", _)) => {
+            metal::telemetry::chip().map_err(|why| Error::NoDevice { id: id.to_owned(), why })
+        }
+        _ => Err(Error::NoDevice {
+            id: id.to_owned(),
+            why: "nothing tells a chip's values of it, but of sim:NAME and metal:0".to_owned(),
+        }),
+    }
 }
 
 /// A simulated device in virtual time with a chip that stands in no file.

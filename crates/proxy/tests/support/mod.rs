@@ -244,6 +244,7 @@ pub fn config(upstream: SocketAddr) -> Config {
             policy: "study".to_owned(),
             governor: everwarm_governor::Config::default(),
             shape: everwarm_hold::Shape::default(),
+            surroundings: everwarm_hold::Surroundings::Ignored,
         },
         keep_host: false,
         take_in: None,

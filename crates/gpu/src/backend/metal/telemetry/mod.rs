@@ -119,6 +119,18 @@ impl Inventory {
     }
 }
 
+/// This Mac's chip by its device tree, each value with its origin.
+///
+/// # Errors
+/// Says what could not be read, elsewhere than on macOS that it needs that.
+pub fn chip() -> Result<everwarm_dvfs::Traced, String> {
+    let telemetry = Telemetry::open()?;
+    let text = telemetry.inventory().chip_file()?;
+    let only_built_in = |_: &str, wanted: &str| Err(format!("`{wanted}` is no built-in chip"));
+    everwarm_dvfs::Traced::from_toml("device tree", &text, &only_built_in)
+        .map_err(|error| format!("the device tree's values make no chip: {error}"))
+}
+
 #[cfg(not(target_os = "macos"))]
 const ELSEWHERE: &str = "needs macOS";
 
