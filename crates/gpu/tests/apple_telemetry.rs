@@ -283,6 +283,20 @@ fn the_device_tree_makes_a_chip_file_that_can_be_read() {
     assert!(chip_file(&machine, &none, None).is_err());
 }
 
+#[test]
+fn a_mac_of_any_name_and_table_makes_a_whole_chip() {
+    for tree in [M2.1, M4.1] {
+        let found = tree::parameters(&node(tree, "sgx"));
+        for size in ["", " Pro", " Max", " Ultra"] {
+            for generation in 1..=5 {
+                let chip = Some(format!("Apple M{generation}{size}"));
+                let machine = Machine { chip, gpu_cores: Some(20), ..Machine::default() };
+                read(&chip_file(&machine, &found, None).unwrap());
+            }
+        }
+    }
+}
+
 fn read(text: &str) -> Traced {
     let none = |_: &str, _: &str| Err("a built-in chip was expected".to_owned());
     Traced::from_toml("device tree", text, &none).unwrap_or_else(|e| panic!("{e}\n{text}"))

@@ -39,6 +39,28 @@ fn a_connection_is_enough_to_warm() {
 }
 
 #[test]
+fn on_battery_requests_pass_and_nothing_is_warmed() {
+    let root = tempfile::tempdir().unwrap();
+    let battery = root.path().join("class/power_supply/BAT0");
+    std::fs::create_dir_all(&battery).unwrap();
+    std::fs::write(battery.join("type"), "Battery").unwrap();
+    std::fs::write(battery.join("status"), "Discharging").unwrap();
+    let upstream = Upstream::start();
+    let proxy = Proxy::with(upstream.address, |c| {
+        c.warmer.device = Some("sim:m2".to_owned());
+        c.warmer.surroundings = everwarm_hold::Surroundings::Tree(root.path().to_owned());
+    });
+    let status = until(&proxy, |s| s["warm"]["state"] == "resting");
+    assert_eq!(status["warm"]["why"], "the machine must save power: it runs on battery");
+    let _client = proxy.client();
+    assert_eq!(proxy.ask("POST /hint", "").0, "HTTP/1.1 202 Accepted");
+    // What was told before this has been heard when it shows.
+    proxy.ask("PUT /policy", "{\"policy\": \"always\"}");
+    let status = until(&proxy, |s| s["policy"] == "always");
+    assert_eq!((&status["counters"]["prewarms"], &status["counters"]["holds"]), (&0.into(), &0.into()));
+}
+
+#[test]
 fn hints_say_what_they_expect() {
     let upstream = Upstream::start();
     let proxy = warming(&upstream, "sim:m2");

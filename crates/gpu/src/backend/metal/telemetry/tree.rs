@@ -46,6 +46,20 @@ const KEYS: [(&str, &str, Form); 11] = [
     ("gpu-perf-boost-ce-step", "boost_step_pct", Form::Number(0, 100)),
 ];
 
+/// How the controllers' other properties begin; those of memory and firmware are nobody's business.
+const LOOPS: [&str; 10] = [
+    "gpu-perf-",
+    "gpu-pwr-",
+    "gpu-power-",
+    "gpu-avg-power-",
+    "gpu-ppm-",
+    "gpu-se-",
+    "gpu-fast-die0-",
+    "gpu-idle-",
+    "gpu-fender-",
+    "gpu-fw-early-wake-",
+];
+
 /// A key of `[controller]` with what the device tree says for it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameter {
@@ -88,7 +102,8 @@ pub fn parameters(node: &Properties) -> Parameters {
         out.refused.push(format!("`perf-states` {why}"));
     }
     let used = |name: &str| KEYS.iter().any(|(property, ..)| *property == name);
-    let others = node.iter().filter(|(name, _)| name.starts_with("gpu-") && !used(name));
+    let loops = |name: &str| LOOPS.iter().any(|start| name.starts_with(start));
+    let others = node.iter().filter(|(name, _)| loops(name) && !used(name));
     out.others = others.map(|(name, bytes)| (name.clone(), shown(bytes))).collect();
     out
 }
