@@ -65,7 +65,7 @@ fn what_cannot_start_says_why() {
     check(&[&upstream[..], &["--admin", "on"]].concat(), &["`on`".trim_matches('`'), "off"]);
     // A device that may come later is no reason; these never will.
     check(&[&upstream[..], &["--device", "sim:m9"]].concat(), &["`sim:m9`", "m2, m1"]);
-    check(&[&upstream[..], &["--device", "gpu"]].concat(), &["`gpu`", "there are sim:m2"]);
+    check(&[&upstream[..], &["--device", "gpu"]].concat(), &["`gpu`", "there are ", "sim:m2"]);
     // A port that was free a moment ago.
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let own = ["--upstream", &format!("http://{free}"), "--listen", &free];

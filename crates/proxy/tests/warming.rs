@@ -57,7 +57,10 @@ fn on_battery_requests_pass_and_nothing_is_warmed() {
     // What was told before this has been heard when it shows.
     proxy.ask("PUT /policy", "{\"policy\": \"always\"}");
     let status = until(&proxy, |s| s["policy"] == "always");
-    assert_eq!((&status["counters"]["prewarms"], &status["counters"]["holds"]), (&0.into(), &0.into()));
+    assert_eq!(
+        (&status["counters"]["prewarms"], &status["counters"]["holds"]),
+        (&0.into(), &0.into())
+    );
 }
 
 #[test]

@@ -23,7 +23,7 @@ pub const ENTRY: Entry = Entry {
     about: "an Apple GPU: metal:0",
     hardware: true,
     open,
-    watch: |id| super::unwatched(id, "reading IOReport without a device is not built yet"),
+    watch: telemetry::watch,
     list,
 };
 

@@ -24,7 +24,7 @@ pub mod tree;
 
 pub use meter::Reading;
 
-use crate::Monotonic;
+use crate::{Counters, Error, Monotonic};
 use channel::Sample;
 use everwarm_units::Hertz;
 use machine::Machine;
@@ -117,6 +117,25 @@ impl Inventory {
         }
         facts
     }
+}
+
+impl crate::Telemetry for Telemetry {
+    fn read(&mut self) -> Result<Counters, Error> {
+        let Reading { at, residency, gpu_energy, pstate, clock, .. } = Telemetry::read(self);
+        Ok(Counters { at, residency, gpu_energy, pstate, clock, ..Counters::default() })
+    }
+}
+
+/// Reads what macOS tells of `id` without a device: Metal is not opened.
+///
+/// # Errors
+/// [`Error::Silent`] elsewhere than on macOS, and for another device than `metal:0`.
+pub fn watch(id: &str) -> Result<Box<dyn crate::Telemetry>, Error> {
+    let silent = |why: String| Error::Silent { device: id.to_owned(), why };
+    if id != super::ID {
+        return Err(silent(format!("a Mac has one Apple GPU, {}", super::ID)));
+    }
+    Ok(Box::new(Telemetry::open().map_err(silent)?))
 }
 
 /// This Mac's chip by its device tree, each value with its origin.
