@@ -5,8 +5,9 @@ use super::kernels::Kernels;
 use super::lane::{CoreStamps, IN_FLIGHT_MAX, Lane};
 use super::plan::{Means, WIDE};
 use super::stock::Stock;
+use super::sysfs::Sysfs;
 use super::timer::Timer;
-use super::{card, check};
+use super::{card, check, telemetry};
 use crate::{Backend, Completion, Counters, Device, Error, Monotonic, Part, Queue, Ticket, lower};
 use ash::vk;
 use everwarm_units::{Hertz, Instant, Span};
@@ -60,6 +61,8 @@ pub struct Gpu {
     pub(super) timer: Timer,
     /// Length of a tick of the timer that shaders see, where they count cycles. Unit: ns.
     pub(super) shader_tick: Option<f64>,
+    /// What the kernel tells, or why it tells nothing.
+    pub(super) telemetry: Result<Sysfs, String>,
     /// Fences that are waited for, to allocate no list each time.
     fences: Vec<vk::Fence>,
     lost: Option<String>,
@@ -110,6 +113,7 @@ impl Gpu {
             kernels: Kernels::new(context, context.card.extras.core_cycles)?,
             timer: Timer::new(context, options.calibrated)?,
             shader_tick: None,
+            telemetry: Err("not looked for yet".to_owned()),
             fences: Vec::new(),
             lost: None,
             context: Arc::clone(context),
@@ -124,6 +128,13 @@ impl Gpu {
     /// Counts time and tickets from here on.
     pub(super) fn restart(&mut self, epoch: Monotonic) {
         (self.epoch, self.tickets) = (epoch, 0);
+        self.telemetry = telemetry(&self.context.card);
+        self.device.pstates = self.telemetry.as_ref().ok().and_then(Sysfs::pstates);
+        let about = match &self.telemetry {
+            Ok(sysfs) => sysfs.about.clone(),
+            Err(why) => format!("none: {why}"),
+        };
+        self.device.facts.push(("telemetry".to_owned(), about));
     }
 
     /// An error of the driver's. A device that is lost stays so.
@@ -344,7 +355,11 @@ impl Backend for Gpu {
 
     fn counters(&mut self) -> Result<Counters, Error> {
         self.alive()?;
-        Ok(Counters { at: self.now(), ..Counters::default() })
+        let at = self.now();
+        match &mut self.telemetry {
+            Ok(sysfs) => Ok(sysfs.counters(at)),
+            Err(_) => Ok(Counters { at, ..Counters::default() }),
+        }
     }
 }
 

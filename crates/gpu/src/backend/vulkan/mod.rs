@@ -17,12 +17,13 @@ mod lane;
 mod loader;
 mod plan;
 mod stock;
+mod sysfs;
 #[cfg(test)]
 mod tests;
 mod timer;
 
 use super::{Entry, Found};
-use crate::{Backend, Error};
+use crate::{Backend, Error, Telemetry};
 use loader::{Card, Vulkan};
 
 /// The line in the table of backends.
@@ -31,7 +32,7 @@ pub const ENTRY: Entry = Entry {
     about: "a GPU with a Vulkan driver: vulkan:0",
     hardware: true,
     open,
-    watch: |id| super::unwatched(id, "nothing here reads the kernel's telemetry yet"),
+    watch,
     list,
 };
 
@@ -52,6 +53,25 @@ fn found((index, card): (usize, &Card)) -> Found {
 
 fn open(id: &str) -> Result<Box<dyn Backend>, Error> {
     Ok(Box::new(handle::Gpu::open(id, handle::Options::default())?))
+}
+
+/// Reads what the kernel tells of the card. An instance is made to find out which one it is, and is
+/// gone before anything is read.
+fn watch(id: &str) -> Result<Box<dyn Telemetry>, Error> {
+    let (vulkan, card) = card(id)?;
+    drop(vulkan);
+    match telemetry(&card) {
+        Ok(sysfs) => Ok(Box::new(sysfs)),
+        Err(why) => Err(Error::Silent { device: id.to_owned(), why }),
+    }
+}
+
+/// What the kernel tells of a card, or why it tells nothing.
+fn telemetry(card: &Card) -> Result<sysfs::Sysfs, String> {
+    match card.software {
+        true => Err("its driver computes on the CPU".to_owned()),
+        false => sysfs::Sysfs::find(std::path::Path::new("/sys"), &card.place),
+    }
 }
 
 /// The card that `id` names, and the instance that knows it.
