@@ -5,9 +5,10 @@
 //! held against it: a claim's expectation, or a point or range with its source. This module
 //! computes numbers; it draws nothing.
 
+mod figure;
 mod file;
 
-pub use file::{Axis, Curve, Figure, Figures, Mark, Panel, Series};
+pub use figure::{Axis, Curve, Figure, Figures, Mark, Panel, Series};
 
 use crate::data::RunData;
 use crate::interpret;
