@@ -297,6 +297,30 @@ fn a_mac_of_any_name_and_table_makes_a_whole_chip() {
     }
 }
 
+#[test]
+fn the_page_names_every_property_and_its_key() {
+    let page = include_str!("../../../docs/chips.md");
+    for (property, key) in tree::keys() {
+        let row = page.lines().find(|line| line.contains(&format!("`{property}`")));
+        let row = row.unwrap_or_else(|| panic!("{property} is not in docs/chips.md"));
+        assert!(row.contains(&format!("`{key}`")), "{property} stands for {key}: {row}");
+    }
+}
+
+#[test]
+fn elsewhere_than_on_a_mac_everything_says_so() {
+    use everwarm_gpu::backend::{metal::telemetry::Telemetry, traced_chip};
+    if cfg!(target_os = "macos") {
+        return;
+    }
+    assert_eq!(Telemetry::open().err().unwrap(), "needs macOS");
+    let watched = everwarm_gpu::watch("metal:0").err().unwrap().to_string();
+    let chip = traced_chip("metal:0").unwrap_err().to_string();
+    assert!(watched.contains("needs macOS") && chip.contains("needs macOS"), "{watched}, {chip}");
+    assert!(everwarm_gpu::watch("metal:7").err().unwrap().to_string().contains("metal:0"));
+    assert!(traced_chip("cuda:0").unwrap_err().to_string().contains("sim:NAME and metal:0"));
+}
+
 fn read(text: &str) -> Traced {
     let none = |_: &str, _: &str| Err("a built-in chip was expected".to_owned());
     Traced::from_toml("device tree", text, &none).unwrap_or_else(|e| panic!("{e}\n{text}"))

@@ -91,7 +91,11 @@ fn run_on(
     backend: Box<dyn Backend>,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<RunData, Error> {
-    let device = backend.device().clone();
+    let mut device = backend.device().clone();
+    if !device.simulated {
+        // A clock that is kept down by heat, or to save power, is another clock.
+        device.facts.extend(everwarm_gpu::Environment::read().facts());
+    }
     fits(scenario, &device)?;
     let mut driver = match device.virtual_time {
         true => Driver::Virtual(VirtualDevice::new(backend)),

@@ -109,8 +109,8 @@ impl Inventory {
                 for (property, value) in &found.others {
                     fact(property, value.clone());
                 }
-                for why in &found.refused {
-                    fact("not understood", why.clone());
+                if !found.refused.is_empty() {
+                    fact("not understood", found.refused.join("; "));
                 }
             }
             Err(why) => fact("controller's parameters", format!("not told: {why}")),
@@ -149,6 +149,9 @@ pub fn chip() -> Result<everwarm_dvfs::Traced, String> {
     everwarm_dvfs::Traced::from_toml("device tree", &text, &only_built_in)
         .map_err(|error| format!("the device tree's values make no chip: {error}"))
 }
+
+/// What a reader of a record should know of the instrument.
+const SAMPLING: &str = "IOReport; a third-party probe saw states change by reading every 100 ms";
 
 #[cfg(not(target_os = "macos"))]
 const ELSEWHERE: &str = "needs macOS";
@@ -228,6 +231,7 @@ impl Telemetry {
         // Without a window they are `None` by nature.
         let lasting = missing.into_iter().filter(|(field, _)| !["pstate", "clock"].contains(field));
         facts.extend(lasting.map(|(field, why)| (field.to_owned(), format!("not told: {why}"))));
+        facts.push(("sampling".to_owned(), SAMPLING.to_owned()));
         facts
     }
 }

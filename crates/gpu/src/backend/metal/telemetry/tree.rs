@@ -84,6 +84,11 @@ pub struct Parameters {
     pub refused: Vec<String>,
 }
 
+/// Every property that fills a key, with its key.
+pub fn keys() -> impl Iterator<Item = (&'static str, &'static str)> {
+    KEYS.iter().map(|(property, key, _)| (*property, *key))
+}
+
 /// Reads the node.
 pub fn parameters(node: &Properties) -> Parameters {
     let mut out = Parameters::default();

@@ -18,6 +18,9 @@ const LIBRARY: &str = "/usr/lib/libIOReport.dylib";
 /// Where a list of channels has its channels.
 const CHANNELS: &str = "IOReportChannels";
 
+/// More states than any GPU has: a count beyond is no count.
+const STATES_MAX: c_int = 256;
+
 type Text = Option<NonNull<CFString>>;
 // SAFETY: for a channel of a list or sample that is alive.
 type OfChannel<T> = unsafe extern "C" fn(&CFDictionary) -> T;
@@ -117,7 +120,7 @@ impl Reader {
         let any = states.as_ref().or(energy.as_ref());
         let any =
             any.ok_or_else(|| format!("IOReport has neither `{group}` nor `{ENERGY_GROUP}`"))?;
-        let wanted = CFMutableArray::<CFType>::with_capacity(8);
+        let wanted = CFMutableArray::<CFType>::empty();
         let mut count = 0;
         for (list, names) in [(&states, &[STATES_CHANNEL][..]), (&energy, &ENERGY_CHANNELS[..])] {
             let all = list.as_deref().map(each).unwrap_or_default();
@@ -191,12 +194,11 @@ impl Functions {
     }
 
     fn channel(&self, channel: &CFDictionary) -> Channel {
-        // SAFETY: it is a channel of a sample that is alive.
-        let states = unsafe { (self.state_count)(channel) };
         let name = self.text(self.name, channel);
         let value = match name == STATES_CHANNEL {
-            true => Value::States((0..states).map(|n| self.state(channel, n)).collect()),
-            // SAFETY: as above; another format than a single number gives a number all the same.
+            true => Value::States(self.states(channel)),
+            // SAFETY: it is a channel of a sample that is alive, and of one number as all that we
+            // subscribe to but the states.
             false => Value::Simple(unsafe { (self.integer)(channel, 0) }),
         };
         Channel {
@@ -208,11 +210,17 @@ impl Functions {
         }
     }
 
-    fn state(&self, channel: &CFDictionary, index: c_int) -> (String, i64) {
-        // SAFETY: it is a channel of a sample that is alive, and the index is below its count.
-        let (name, time) =
-            unsafe { ((self.state_name)(channel, index), (self.state_residency)(channel, index)) };
-        (text(name), time)
+    fn states(&self, channel: &CFDictionary) -> Vec<(String, i64)> {
+        // SAFETY: it is a channel of states, of a sample that is alive.
+        let count = unsafe { (self.state_count)(channel) };
+        let state = |index| {
+            // SAFETY: as above, and the index is below the count.
+            let (name, time) = unsafe {
+                ((self.state_name)(channel, index), (self.state_residency)(channel, index))
+            };
+            (text(name), time)
+        };
+        (0..count.min(STATES_MAX)).map(state).collect()
     }
 
     fn text(&self, of: OfChannel<Text>, channel: &CFDictionary) -> String {
