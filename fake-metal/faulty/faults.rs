@@ -42,6 +42,7 @@ faults! {
     "handler-after-the-commit" in "device.rs":
         "buffer.commit();" =>
         "buffer.commit(); if crate::fault(\"handler-after-the-commit\") {
+            // SAFETY: as before.
             unsafe { buffer.addCompletedHandler(flight::Block::as_ptr(&lane.block)) };
         }",
         "Metal: HandlerBeforeCommit";
@@ -70,6 +71,7 @@ faults! {
     "released-too-often" in "device.rs":
         "lane.took_off(ticket, committed, buffer);" =>
         "if crate::fault(\"released-too-often\") {
+            // SAFETY: none, and the fake is made for it.
             unsafe { objc2::ffi::objc_release(Retained::as_ptr(&lane.outputs.sink) as *mut _) };
         }
         lane.took_off(ticket, committed, buffer);",

@@ -34,6 +34,7 @@ struct Block {
 struct Descriptor {
     reserved: usize,
     size: usize,
+    // SAFETY: whoever calls the helpers has checked the flag that says that they are there.
     copy: Option<unsafe extern "C-unwind" fn(*mut c_void, *const c_void)>,
     dispose: Option<unsafe extern "C-unwind" fn(*mut c_void)>,
 }

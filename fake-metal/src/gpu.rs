@@ -6,7 +6,7 @@
 
 use crate::commands::{Finished, Sent};
 use crate::msl::Kernel;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -94,8 +94,25 @@ pub fn let_handlers_overtake(on: bool) {
     OVERTAKING.store(on, Ordering::SeqCst);
 }
 
+/// Command buffers of which the GPU still holds something.
+static PENDING: AtomicUsize = AtomicUsize::new(0);
+
+/// Waits until the GPU holds nothing any more.
+pub fn wait_until_idle() {
+    while PENDING.load(Ordering::SeqCst) > 0 {
+        std::thread::park_timeout(Duration::from_millis(1));
+    }
+}
+
+/// Tells of a command buffer and lets go of it.
+fn tell(finished: Finished) {
+    finished.tell();
+    PENDING.fetch_sub(1, Ordering::SeqCst);
+}
+
 /// Gives the GPU a command buffer.
 pub fn send(buffer: Sent) {
+    PENDING.fetch_add(1, Ordering::SeqCst);
     static GPU: OnceLock<Mutex<Sender<Sent>>> = OnceLock::new();
     let gpu = GPU.get_or_init(|| {
         let (sender, work) = channel();
@@ -126,7 +143,7 @@ fn run(work: &Receiver<Sent>) {
         };
         let Some(buffer) = next else {
             match held.take() {
-                Some(finished) => finished.tell(),
+                Some(finished) => tell(finished),
                 None => return,
             }
             continue;
@@ -140,11 +157,11 @@ fn run(work: &Receiver<Sent>) {
         let finished = buffer.finish([start + shift, end + shift], failure);
         match held.take() {
             Some(earlier) => {
-                finished.tell();
-                earlier.tell();
+                tell(finished);
+                tell(earlier);
             }
             None if OVERTAKING.load(Ordering::SeqCst) => held = Some(finished),
-            None => finished.tell(),
+            None => tell(finished),
         }
     }
 }

@@ -17,12 +17,12 @@ fn on_the_fake(check: impl Fn(&mut dyn Backend)) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     // The first handle of a process measures; what it makes stays with the process.
     drop(open("metal:0").expect("the fake device opens"));
-    settle();
+    fake_metal::gpu::wait_until_idle();
     let before = left();
     let mut backend = open("metal:0").expect("the fake device opens");
     check(backend.as_mut());
     drop(backend);
-    settle();
+    fake_metal::gpu::wait_until_idle();
     assert_eq!(left(), before, "objects and blocks, after and before");
     assert_eq!(fake_metal::rules::all(), [], "rules broken");
 }
@@ -30,18 +30,6 @@ fn on_the_fake(check: impl Fn(&mut dyn Backend)) {
 /// Objects and blocks that there are.
 fn left() -> (isize, isize) {
     (fake_metal::objects::alive(), fake_metal::blocks::alive())
-}
-
-/// Lets what is in flight land.
-fn settle() {
-    let until = std::time::Instant::now() + std::time::Duration::from_secs(2);
-    let mut last = left();
-    let mut steady = 0;
-    while steady < 10 && std::time::Instant::now() < until {
-        std::thread::park_timeout(std::time::Duration::from_millis(10));
-        steady = if left() == last { steady + 1 } else { 0 };
-        last = left();
-    }
 }
 
 suite!(on_the_fake);

@@ -29,6 +29,7 @@ fn checks() {
     }
     let left = || (fake_metal::objects::alive(), fake_metal::blocks::alive());
     drop(open("metal:0").unwrap());
+    fake_metal::gpu::wait_until_idle();
     let before = left();
     let checks: [fn(&mut dyn Backend); 6] = [
         suite::a_queue_runs_in_commit_order_on_one_time_base,
@@ -45,7 +46,7 @@ fn checks() {
     troubles::overtaking();
     troubles::out_of_memory();
     troubles::lost();
-    std::thread::park_timeout(std::time::Duration::from_millis(500));
+    fake_metal::gpu::wait_until_idle();
     assert_eq!(left(), before, "objects and blocks, after and before");
     assert_eq!(fake_metal::rules::all(), [], "rules broken");
 }

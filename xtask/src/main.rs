@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod apple;
 mod bench;
 mod pages;
 mod report;

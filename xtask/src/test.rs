@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use crate::report::{self, Outcome, Tally, Verdict};
 use crate::setup::{self, Ready};
-use crate::{pages, shell, tidy};
+use crate::{apple, pages, shell, tidy};
 
 /// The package of the tests against real servers.
 const REAL: &str = "everwarm-real-servers";
@@ -32,12 +32,21 @@ pub enum Step {
     Tests,
     /// The documentation, warnings denied, and its tests; pages that commands make quickly.
     Docs,
+    /// The Metal backend against a fake Metal, on Linux.
+    FakeMetal,
     /// The tests against real servers; sets up what they need.
     RealServers,
 }
 
-const ALL: [Step; 6] =
-    [Step::Fmt, Step::Tidy, Step::Clippy, Step::Tests, Step::Docs, Step::RealServers];
+const ALL: [Step; 7] = [
+    Step::Fmt,
+    Step::Tidy,
+    Step::Clippy,
+    Step::Tests,
+    Step::Docs,
+    Step::FakeMetal,
+    Step::RealServers,
+];
 
 /// Runs the named steps, or all; true when nothing failed.
 pub fn run(named: &[Step]) -> anyhow::Result<bool> {
@@ -64,6 +73,7 @@ fn one(step: Step) -> Vec<(&'static str, Verdict)> {
         Step::Tidy => "tidy",
         Step::Tests => "tests",
         Step::Docs => "docs",
+        Step::FakeMetal => "fake metal",
         Step::RealServers => return real_servers(),
     };
     headline(name);
@@ -78,6 +88,10 @@ fn one(step: Step) -> Vec<(&'static str, Verdict)> {
         }),
         Step::Tests => with_packages().and_then(|()| tests(&mut ordinary_tests())),
         Step::Docs => docs(),
+        Step::FakeMetal if cfg!(not(target_os = "linux")) => {
+            Ok(Verdict::Skipped(0, "the fake stands in for macOS, on Linux alone".into()))
+        }
+        Step::FakeMetal => apple::fake_metal().and_then(|mut command| tests(&mut command)),
         Step::RealServers => unreachable!("returned above"),
     };
     vec![(name, verdict.unwrap_or_else(failed))]

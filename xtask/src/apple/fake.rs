@@ -1,0 +1,74 @@
+//! The tests of the Metal backend against a fake Metal, in a workspace of their own (`fake-metal/`).
+//!
+//! objc2-metal asks for a framework that only macOS has, in one line. A copy of it without that
+//! demand is made here from what cargo has downloaded; nothing of it is kept in the repository.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, ensure};
+
+use crate::shell;
+
+/// The crate that is changed.
+const CRATE: &str = "objc2-metal";
+
+/// The line that is changed, and what it becomes.
+const DEMAND: &str = "#[link(name = \"Metal\", kind = \"framework\")]";
+const CHANGED: &str =
+    "#[cfg_attr(target_vendor = \"apple\", link(name = \"Metal\", kind = \"framework\"))]";
+
+/// The command that runs these tests.
+///
+/// # Errors
+/// When the changed copy can't be made.
+pub fn fake_metal() -> anyhow::Result<Command> {
+    changed_copy()?;
+    let mut command = shell::cargo();
+    command.args(["test", "--manifest-path", "fake-metal/Cargo.toml", "--no-fail-fast"]);
+    command.arg("--target-dir").arg(shell::target()?.join("fake-metal"));
+    Ok(command)
+}
+
+/// Makes the copy that `fake-metal/Cargo.toml` names.
+fn changed_copy() -> anyhow::Result<()> {
+    let from = source()?;
+    let to = shell::root().join("target/fake-metal").join(CRATE);
+    let changed = Path::new("src/generated/mod.rs");
+    let text = fs::read_to_string(from.join(changed))?;
+    ensure!(text.matches(DEMAND).count() == 1, "{CRATE} does not have `{DEMAND}` once");
+    let text = text.replace(DEMAND, CHANGED);
+    if fs::read_to_string(to.join(changed)).is_ok_and(|old| old == text) {
+        return Ok(()); // Made before, and cargo need not build it again.
+    }
+    copy(&from, &to)?;
+    fs::write(to.join(changed), text)?;
+    Ok(())
+}
+
+/// Where cargo has put the crate, downloaded if need be.
+fn source() -> anyhow::Result<PathBuf> {
+    let metadata = ["metadata", "--format-version", "1", "--filter-platform", super::TARGET];
+    let described: serde_json::Value =
+        serde_json::from_str(&shell::output(shell::cargo().args(metadata))?)?;
+    let packages = described["packages"].as_array().context("cargo names no packages")?;
+    let package = packages.iter().find(|package| package["name"] == CRATE);
+    let manifest = package.and_then(|package| package["manifest_path"].as_str());
+    let manifest = manifest.with_context(|| format!("{CRATE} is no dependency"))?;
+    Ok(Path::new(manifest).parent().context("a manifest without folder")?.to_path_buf())
+}
+
+fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from).with_context(|| from.display().to_string())? {
+        let path = entry?.path();
+        let target = to.join(path.file_name().context("a file without name")?);
+        if path.is_dir() {
+            copy(&path, &target)?;
+        } else {
+            fs::write(&target, fs::read(&path)?)?;
+        }
+    }
+    Ok(())
+}
