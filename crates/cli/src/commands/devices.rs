@@ -25,7 +25,7 @@ pub struct Args {
     /// Print it as a chip file that stands by itself.
     #[arg(long, requires = "chip")]
     toml: bool,
-    /// Print JSON instead of text: [{"id", "usable", "default", "name" or "why"}]; with --chip
+    /// Print JSON instead of text: [{"id", "usable", "default", "name" or "why", "facts"}]; with --chip
     /// {"id", "name", "values": [{"key", "value", "origins": [{"how", "file", "line", "note"}]}]}.
     #[arg(long, conflicts_with = "toml")]
     json: bool,
@@ -49,19 +49,28 @@ fn list(as_json: bool) -> anyhow::Result<()> {
                 Ok(name) => ("name", name),
                 Err(why) => ("why", why),
             };
+            let facts: serde_json::Map<_, _> =
+                found.facts.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
             json!({
                 "id": found.id,
                 "usable": found.state.is_ok(),
                 "default": found.id == default,
                 key: text,
+                "facts": facts,
             })
         };
         return print_json(&found.iter().map(row).collect::<Vec<_>>());
     }
     let width = found.iter().map(|found| found.id.len()).max().unwrap_or(0);
+    let facts = |found: &Found| {
+        let facts = found.facts.iter().map(|(name, value)| format!(", {name} {value}"));
+        facts.collect::<String>()
+    };
     let line = |found: &Found| match &found.state {
-        Ok(name) if found.id == default => format!("{:width$}  {name} (default)\n", found.id),
-        Ok(name) => format!("{:width$}  {name}\n", found.id),
+        Ok(name) => {
+            let default = if found.id == default { " (default)" } else { "" };
+            format!("{:width$}  {name}{}{default}\n", found.id, facts(found))
+        }
         Err(why) => format!("{:width$}  not usable: {why}\n", found.id),
     };
     let lines: String = found.iter().map(line).collect();

@@ -5,6 +5,7 @@
 //! mistyped id can say why.
 
 mod absent;
+pub mod cuda;
 pub mod metal;
 mod sim;
 mod socket;
@@ -38,17 +39,19 @@ pub struct Found {
     /// True for a driver that computes on the CPU: it is listed and opens, but nobody who asks for
     /// no device means it.
     pub software: bool,
+    /// What could be told without waking it: driver version, power. Shape: name and value.
+    pub facts: Vec<(String, String)>,
 }
 
 impl Found {
     /// A device that can be opened.
     pub fn usable(id: impl Into<String>, name: impl Into<String>) -> Self {
-        Found { id: id.into(), state: Ok(name.into()), software: false }
+        Found { id: id.into(), state: Ok(name.into()), software: false, facts: Vec::new() }
     }
 
     /// A device that can't, and why.
     pub fn unusable(id: impl Into<String>, why: impl Into<String>) -> Self {
-        Found { id: id.into(), state: Err(why.into()), software: false }
+        Found { id: id.into(), state: Err(why.into()), software: false, facts: Vec::new() }
     }
 
     /// True for a device that may be taken where none was chosen.
@@ -58,7 +61,11 @@ impl Found {
 }
 
 /// All backends; hardware first, because the default device is the first one found.
+<<<<<<< HEAD
 pub const TABLE: &[Entry] = &[metal::ENTRY, absent::CUDA, vulkan::ENTRY, sim::ENTRY];
+=======
+pub const TABLE: &[Entry] = &[absent::METAL, cuda::ENTRY, vulkan::ENTRY, sim::ENTRY];
+>>>>>>> c7eeb7e (CUDA backend: streams with kernels that stamp themselves, NVML telemetry)
 
 /// Every device of every backend, those that can't be used with the reason.
 pub fn devices() -> Vec<Found> {

@@ -24,10 +24,6 @@ use std::time::Duration;
 /// time answers in well under a millisecond; this leaves room for a stopped or swapping machine.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// How long before an instant sleeping gives way to spinning: about what waking up from a sleep
-/// overshoots by on an idle Linux machine. Source: spin_sleep's default.
-const SPIN: Span = Span::us(100);
-
 /// A handle on a shared simulated GPU.
 struct SocketBackend {
     device: Device,
@@ -142,11 +138,7 @@ impl Backend for SocketBackend {
     }
 
     fn sleep_until(&mut self, deadline: Instant) {
-        let rest = deadline.since(self.now());
-        std::thread::sleep(rest.saturating_sub(SPIN).into());
-        while self.now() < deadline {
-            std::hint::spin_loop();
-        }
+        crate::punctual::sleep_until(self.epoch.at(deadline));
     }
 
     fn queue(&mut self) -> Result<Queue, Error> {

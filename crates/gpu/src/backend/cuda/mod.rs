@@ -1,0 +1,210 @@
+//! NVIDIA GPUs through the CUDA driver: `cuda:0`, `cuda:1`, …
+//!
+//! Both of NVIDIA's libraries are loaded when they are first asked for, so one binary starts
+//! anywhere. Kernels are PTX (`kernels.ptx`), compiled by the driver. The management library tells
+//! clocks, power and energy (`nvml.rs`); without it the device works and its counters are `None`.
+//! Ordinals are CUDA's, under CUDA_VISIBLE_DEVICES too. Listing devices makes no context.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `driver.rs` | the driver's calls |
+//! | `shared.rs` | what the handles of a process share: context, kernels, memory |
+//! | `lane.rs`, `stamps.rs` | queues, and what command buffers say of themselves |
+//! | `timer.rs` | the GPU's timer beside the host's clock |
+//! | `nvml.rs` | telemetry |
+//! | `handle.rs` | the trait `Backend` |
+//! | `yardstick.rs` | the driver without this backend, to measure its overhead |
+
+mod driver;
+mod handle;
+mod lane;
+mod nvml;
+mod shared;
+mod stamps;
+mod timer;
+pub mod yardstick;
+
+use super::{Entry, Found};
+use crate::{Backend, Counters, Error, FmaRates, Monotonic};
+use driver::Driver;
+use everwarm_units::Span;
+use nvml::Gauge;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// The line in the table of backends.
+pub const ENTRY: Entry = Entry {
+    prefix: "cuda",
+    about: "an NVIDIA GPU: cuda:0",
+    hardware: true,
+    open: |id| open(id),
+    list,
+};
+
+/// Where NVIDIA's libraries are.
+#[derive(Clone, Debug)]
+pub struct Libraries {
+    /// The CUDA driver.
+    pub driver: PathBuf,
+    /// The management library, NVML.
+    pub management: PathBuf,
+}
+
+impl Default for Libraries {
+    /// By the names that every installation has, wherever the system looks for libraries.
+    fn default() -> Self {
+        Libraries { driver: "libcuda.so.1".into(), management: "libnvidia-ml.so.1".into() }
+    }
+}
+
+static LIBRARIES: OnceLock<Libraries> = OnceLock::new();
+
+/// Names other libraries than the installed ones, for this process; false if it is too late.
+pub fn use_libraries(libraries: Libraries) -> bool {
+    LIBRARIES.set(libraries).is_ok()
+}
+
+fn libraries() -> &'static Libraries {
+    LIBRARIES.get_or_init(Libraries::default)
+}
+
+/// The driver, loaded and awake.
+fn driver() -> Result<&'static Driver, String> {
+    static DRIVER: OnceLock<Driver> = OnceLock::new();
+    static FIRST: Mutex<()> = Mutex::new(());
+    let _first = FIRST.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    if let Some(driver) = DRIVER.get() {
+        return Ok(driver);
+    }
+    // What fails is tried again the next time: a driver may come while a proxy runs.
+    let driver = Driver::load(&libraries().driver).map_err(|why| format!("no CUDA: {why}"))?;
+    driver.init().map_err(|refusal| format!("no CUDA: {refusal}"))?;
+    Ok(DRIVER.get_or_init(|| driver))
+}
+
+fn list() -> Vec<Found> {
+    let found = driver().and_then(|driver| {
+        let count = driver.device_count().map_err(|refusal| refusal.to_string())?;
+        match count {
+            0 => Err("no CUDA: the driver has no device".to_owned()),
+            _ => Ok((0..count).map(|ordinal| look_at(driver, ordinal)).collect()),
+        }
+    });
+    found.unwrap_or_else(|why| vec![Found::unusable("cuda:0", why)])
+}
+
+/// A device as it is listed: what can be told without a context.
+fn look_at(driver: &Driver, ordinal: i32) -> Found {
+    let id = format!("cuda:{ordinal}");
+    match shared::about(driver, ordinal) {
+        Err(refusal) => Found::unusable(id, refusal.to_string()),
+        Ok(about) => {
+            let mut found = Found::usable(id, about.name);
+            match gauge_of(driver, ordinal) {
+                Ok(gauge) => {
+                    let version = nvml::driver_version();
+                    found.facts.extend(version.map(|version| ("driver".to_owned(), version)));
+                    let power = gauge.power().map(|power| power.to_string());
+                    found.facts.extend(power.map(|power| ("power now".to_owned(), power)));
+                }
+                Err(why) => found.facts.push(("no telemetry".to_owned(), why)),
+            }
+            found
+        }
+    }
+}
+
+/// The number in an id that names a device there is.
+fn ordinal(driver: &Driver, id: &str) -> Result<i32, String> {
+    let count = driver.device_count().map_err(|refusal| refusal.to_string())?;
+    let number = super::rest(id).parse().ok().filter(|number| *number >= 0);
+    let number = number.ok_or("expected a number, as in cuda:0")?;
+    match number < count {
+        true => Ok(number),
+        false => Err(format!("the driver has {count}, counted from cuda:0")),
+    }
+}
+
+fn gauge_of(driver: &Driver, ordinal: i32) -> Result<Gauge, String> {
+    let device = driver.device(ordinal).map_err(|refusal| refusal.to_string())?;
+    let bus_id = driver.device_bus_id(device).map_err(|refusal| refusal.to_string())?;
+    let uuid = driver.device_uuid(device).ok();
+    Gauge::open(&libraries().management, uuid.as_ref(), &bus_id)
+}
+
+/// Reads a GPU's telemetry without a context of its own: what it costs when nobody uses it.
+pub struct Watch {
+    gauge: Gauge,
+    epoch: Monotonic,
+}
+
+impl Watch {
+    /// Looks for the device `id`.
+    ///
+    /// # Errors
+    /// [`Error::NoDevice`] if there is none, or none that can be looked at.
+    pub fn open(id: &str) -> Result<Watch, Error> {
+        let gauge = driver().and_then(|driver| gauge_of(driver, ordinal(driver, id)?));
+        let gauge = gauge.map_err(|why| Error::NoDevice { id: id.to_owned(), why })?;
+        Ok(Watch { gauge, epoch: Monotonic::now() })
+    }
+
+    /// What the device tells now; times and energy count from [`Watch::open`].
+    pub fn read(&self) -> Counters {
+        self.gauge.read(Monotonic::now().on_base(self.epoch))
+    }
+}
+
+/// Rates by ordinal: measured once in a process.
+static RATES: Mutex<BTreeMap<i32, FmaRates>> = Mutex::new(BTreeMap::new());
+
+fn open(id: &str) -> Result<Box<dyn Backend>, Error> {
+    let no_device = |why: String| {
+        let why = format!("{why}; {}", super::what_exists());
+        Error::NoDevice { id: id.to_owned(), why }
+    };
+    let driver = driver().map_err(no_device)?;
+    let ordinal = ordinal(driver, id).map_err(no_device)?;
+    let shared =
+        shared::share(driver, ordinal).map_err(|refusal| no_device(refusal.to_string()))?;
+    let gauge = gauge_of(driver, ordinal);
+    let facts = facts(&shared, &gauge);
+    shared.make_current().map_err(|refusal| no_device(refusal.to_string()))?;
+    let parts = handle::Parts { id: id.to_owned(), shared, gauge: gauge.ok(), facts };
+    let mut handle = handle::Cuda::open(parts).map_err(no_device)?;
+    // Held while they are measured: two measurements at a time would each find half the speed.
+    let mut known = RATES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let rates = match known.get(&ordinal) {
+        Some(rates) => *rates,
+        None => {
+            let queue = handle.queue()?;
+            let rates = crate::calibrate(&mut handle, queue)?;
+            known.insert(ordinal, rates);
+            rates
+        }
+    };
+    drop(known);
+    handle.calibrated(rates)?;
+    Ok(Box::new(handle))
+}
+
+fn facts(shared: &Arc<shared::Shared>, gauge: &Result<Gauge, String>) -> Vec<(String, String)> {
+    let about = &shared.about;
+    let ms = |span: Span| format!("{:.1} ms", span.as_ms());
+    let fact = |name: &str, value: String| (name.to_owned(), value);
+    let mut facts = vec![
+        fact("CUDA", about.cuda.clone()),
+        fact("compute capability", about.capability.clone()),
+        fact("multiprocessors", about.multiprocessors.to_string()),
+        fact("memory", format!("{:.1} GB", about.memory as f64 / 1e9)),
+        fact("L2 cache", format!("{:.1} MB", about.cache as f64 / 1e6)),
+        fact("context made in", ms(shared.context_took)),
+        fact("kernels compiled in", ms(shared.kernels_took)),
+    ];
+    match gauge {
+        Ok(gauge) => facts.extend(gauge.facts()),
+        Err(why) => facts.push(fact("no telemetry", why.clone())),
+    }
+    facts
+}
