@@ -8,15 +8,16 @@
 //!
 //! Every line is `what: p50 p90 p99 max (count)`; times in microseconds.
 
-use everwarm_gpu::backend::cuda::{Watch, yardstick::Bare};
-use everwarm_gpu::{Backend, Completion, Error, Monotonic, Queue, open};
+use everwarm_gpu::backend::cuda::yardstick::Bare;
+use everwarm_gpu::{Backend, Completion, Error, Monotonic, Queue, Telemetry, open, watch};
 use everwarm_units::Span;
 use everwarm_workload::Kernel;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let id = std::env::args().nth(1).unwrap_or_else(|| "cuda:0".to_owned());
-    let watch = Watch::open(&id)?;
-    power(&watch, "without a context");
+    let mut watch = watch(&id)?;
+    let watch = watch.as_mut();
+    power(watch, "without a context")?;
     let begin = Monotonic::now();
     let mut gpu = open(&id)?;
     println!("open: {}", Monotonic::now().since(begin));
@@ -28,14 +29,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (full, group) =
         (gpu.device().fma_iterations_per_ms, gpu.device().fma_iterations_per_ms_group);
     println!("FMA iterations a ms: {full:.0} full, {group:.0} one group");
-    power(&watch, "with an idle context");
+    power(watch, "with an idle context")?;
     let queue = gpu.queue()?;
     overhead(gpu, queue, &id)?;
     gaps(gpu, queue)?;
-    waking(gpu, queue, &watch)?;
-    steady(gpu, queue, &watch)?;
+    waking(gpu, queue, watch)?;
+    steady(gpu, queue, watch)?;
     costs(gpu, queue)?;
-    power(&watch, "after work, with a context");
+    power(watch, "after work, with a context")?;
     Ok(())
 }
 
@@ -46,11 +47,11 @@ fn print(what: &str, mut ns: Vec<u64>) {
     println!("{what}: {:.2} {:.2} {:.2} {:.2} ({})", at(0.5), at(0.9), at(0.99), at(1.0), ns.len());
 }
 
-fn power(watch: &Watch, what: &str) {
-    let before = watch.read();
+fn power(watch: &mut dyn Telemetry, what: &str) -> Result<(), Error> {
+    let before = watch.read()?;
     for _ in 0..6 {
         std::thread::sleep(std::time::Duration::from_millis(500));
-        let now = watch.read();
+        let now = watch.read()?;
         let text = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
         println!(
             "{what}: {} SM {} memory {} {} limited by {:?}",
@@ -61,11 +62,12 @@ fn power(watch: &Watch, what: &str) {
             now.limited_by,
         );
     }
-    let after = watch.read();
+    let after = watch.read()?;
     if let (Some(from), Some(to)) = (before.gpu_energy, after.gpu_energy) {
         let spent = (to.as_j() - from.as_j()) / after.at.since(before.at).as_secs();
         println!("{what}: {spent:.1} W by the energy counter");
     }
+    Ok(())
 }
 
 fn land(gpu: &mut dyn Backend) -> Result<Completion, Error> {
@@ -158,7 +160,7 @@ fn nanos(spans: impl Iterator<Item = Span>) -> Vec<u64> {
 }
 
 /// The first dispatch after nothing for a while.
-fn waking(gpu: &mut dyn Backend, queue: Queue, watch: &Watch) -> Result<(), Error> {
+fn waking(gpu: &mut dyn Backend, queue: Queue, watch: &mut dyn Telemetry) -> Result<(), Error> {
     let kernel = gpu.device().fma(Span::ms(1), Kernel::FMA_THREADS);
     for (idle, times) in [(1, 50), (10, 30), (100, 10), (1_000, 4), (5_000, 1)] {
         let (mut start, mut ran, mut clocks) = (Vec::new(), Vec::new(), Vec::new());
@@ -177,16 +179,16 @@ fn waking(gpu: &mut dyn Backend, queue: Queue, watch: &Watch) -> Result<(), Erro
             "after {idle} ms idle: clock {:?} to {:?} MHz, NVML {:?}",
             clocks.iter().min(),
             clocks.iter().max(),
-            watch.read().clock.map(|clock| clock.as_mhz())
+            watch.read()?.clock.map(|clock| clock.as_mhz())
         );
     }
     Ok(())
 }
 
 /// The clock in steady work, as the kernels count it and as NVML tells it.
-fn steady(gpu: &mut dyn Backend, queue: Queue, watch: &Watch) -> Result<(), Error> {
+fn steady(gpu: &mut dyn Backend, queue: Queue, watch: &mut dyn Telemetry) -> Result<(), Error> {
     let kernel = gpu.device().fma(Span::ms(5), Kernel::FMA_THREADS);
-    let before = watch.read();
+    let before = watch.read()?;
     let mut clocks = Vec::new();
     let mut told = Vec::new();
     for n in 0..400 {
@@ -195,13 +197,13 @@ fn steady(gpu: &mut dyn Backend, queue: Queue, watch: &Watch) -> Result<(), Erro
             clocks.extend(land(gpu)?.clock.map(|clock| clock.as_mhz()));
         }
         if n % 20 == 19 {
-            told.extend(watch.read().clock.map(|clock| clock.as_mhz()));
+            told.extend(watch.read()?.clock.map(|clock| clock.as_mhz()));
         }
     }
     for _ in 0..3 {
         land(gpu)?;
     }
-    let after = watch.read();
+    let after = watch.read()?;
     clocks.sort_by(f64::total_cmp);
     println!(
         "steady: clock {:?} .. {:?} .. {:?} MHz, NVML {told:?}",

@@ -4,7 +4,6 @@
 //! backend that this build does not have still has its line, so that `everwarm devices` and a
 //! mistyped id can say why.
 
-mod absent;
 pub mod cuda;
 pub mod metal;
 mod sim;
@@ -61,11 +60,7 @@ impl Found {
 }
 
 /// All backends; hardware first, because the default device is the first one found.
-<<<<<<< HEAD
-pub const TABLE: &[Entry] = &[metal::ENTRY, absent::CUDA, vulkan::ENTRY, sim::ENTRY];
-=======
-pub const TABLE: &[Entry] = &[absent::METAL, cuda::ENTRY, vulkan::ENTRY, sim::ENTRY];
->>>>>>> c7eeb7e (CUDA backend: streams with kernels that stamp themselves, NVML telemetry)
+pub const TABLE: &[Entry] = &[metal::ENTRY, cuda::ENTRY, vulkan::ENTRY, sim::ENTRY];
 
 /// Every device of every backend, those that can't be used with the reason.
 pub fn devices() -> Vec<Found> {

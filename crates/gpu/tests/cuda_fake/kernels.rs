@@ -35,12 +35,16 @@ fn sizes(kernel: usize) -> &'static [usize] {
 }
 
 impl Job {
-    pub unsafe fn read(kernel: usize, blocks: u32, parameters: *mut *mut c_void) -> Job {
+    pub fn read(kernel: usize, blocks: u32, parameters: *mut *mut c_void) -> Job {
         let mut words = [0; 9];
         for (n, size) in sizes(kernel).iter().enumerate() {
+            // SAFETY: as many addresses were given as the kernel has parameters, each of its size; the
+            // table of sizes is held against `kernels.ptx` by whoever changes either.
             let from = unsafe { *parameters.add(n) };
             words[n] = match size {
+                // SAFETY: as above.
                 4 => u64::from(unsafe { from.cast::<u32>().read_unaligned() }),
+                // SAFETY: as above.
                 _ => unsafe { from.cast::<u64>().read_unaligned() },
             };
         }
@@ -77,6 +81,7 @@ fn timer(host: u64) -> u64 {
 }
 
 fn word(address: u64) -> &'static AtomicU64 {
+    // SAFETY: a word of memory that the backend keeps while its kernels run.
     unsafe { &*(address as *const AtomicU64) }
 }
 
@@ -122,6 +127,7 @@ fn work(job: &Job, free_at: &mut u64) {
 }
 
 fn ping(mailbox: u64, rounds: u64) {
+    // SAFETY: as `word`.
     let number = unsafe { &*(mailbox as *const AtomicU32) };
     for round in 1..=rounds {
         let since = host_ns();
@@ -133,7 +139,7 @@ fn ping(mailbox: u64, rounds: u64) {
             if u64::from(asked) >= round {
                 break;
             }
-            std::hint::spin_loop();
+            std::thread::yield_now();
         }
         word(mailbox + 56 + 8 * round).store(timer(host_ns()), Ordering::SeqCst);
     }

@@ -78,10 +78,7 @@ extern "C" fn fake_broken(text: *mut u8, room: usize) -> usize {
     let state = state();
     let joined = state.broken.join("\n");
     let count = joined.len().min(room.saturating_sub(1));
-    unsafe {
-        std::ptr::copy_nonoverlapping(joined.as_ptr(), text, count);
-        *text.add(count) = 0;
-    }
+    write_text(text.cast(), room, &joined[..count]);
     state.broken.len()
 }
 
@@ -89,21 +86,31 @@ extern "C" fn fake_broken(text: *mut u8, room: usize) -> usize {
 #[unsafe(no_mangle)]
 extern "C" fn fake_held() -> usize {
     let state = state();
-    state.context_shares as usize + state.streams.len() + state.memory.len() + state.modules as usize
+    state.context_shares as usize
+        + state.streams.len()
+        + state.memory.len()
+        + state.modules as usize
 }
 
-unsafe fn write<T>(to: *mut T, value: T) -> c_int {
+fn write<T>(to: *mut T, value: T) -> c_int {
+    // SAFETY: callers of the driver give a place for the answer.
     unsafe { to.write(value) };
     0
 }
 
-unsafe fn write_text(to: *mut c_char, room: usize, text: &str) -> c_int {
+fn write_text(to: *mut c_char, room: usize, text: &str) -> c_int {
     let count = text.len().min(room - 1);
+    // SAFETY: callers of the driver give a place of so much room.
     unsafe {
         std::ptr::copy_nonoverlapping(text.as_ptr(), to.cast(), count);
         *to.add(count) = 0;
     }
     0
+}
+
+fn text(from: *const c_char) -> String {
+    // SAFETY: callers of the driver give texts that end with a 0.
+    unsafe { CStr::from_ptr(from) }.to_string_lossy().into_owned()
 }
 
 /// Calls that mean an object of a context.
@@ -116,11 +123,11 @@ extern "C" fn cuInit(_flags: c_uint) -> c_int {
     fault(0)
 }
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuDriverGetVersion(to: *mut c_int) -> c_int {
-    unsafe { write(to, 12_040) }
+extern "C" fn cuDriverGetVersion(to: *mut c_int) -> c_int {
+    write(to, 12_040)
 }
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuGetErrorName(code: c_int, to: *mut *const c_char) -> c_int {
+extern "C" fn cuGetErrorName(code: c_int, to: *mut *const c_char) -> c_int {
     let name = match code {
         2 => c"CUDA_ERROR_OUT_OF_MEMORY",
         46 => c"CUDA_ERROR_DEVICE_UNAVAILABLE",
@@ -128,22 +135,22 @@ unsafe extern "C" fn cuGetErrorName(code: c_int, to: *mut *const c_char) -> c_in
         700 => c"CUDA_ERROR_ILLEGAL_ADDRESS",
         _ => return 1,
     };
-    unsafe { write(to, name.as_ptr()) }
+    write(to, name.as_ptr())
 }
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuDeviceGetCount(to: *mut c_int) -> c_int {
-    unsafe { write(to, 2) }
+extern "C" fn cuDeviceGetCount(to: *mut c_int) -> c_int {
+    write(to, 2)
 }
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuDeviceGet(to: *mut c_int, ordinal: c_int) -> c_int {
-    unsafe { write(to, ordinal) }
+extern "C" fn cuDeviceGet(to: *mut c_int, ordinal: c_int) -> c_int {
+    write(to, ordinal)
 }
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuDeviceGetName(to: *mut c_char, room: c_int, _device: c_int) -> c_int {
-    unsafe { write_text(to, room as usize, "Fake GPU") }
+extern "C" fn cuDeviceGetName(to: *mut c_char, room: c_int, _device: c_int) -> c_int {
+    write_text(to, room as usize, "Fake GPU")
 }
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuDeviceGetAttribute(to: *mut c_int, which: c_int, _device: c_int) -> c_int {
+extern "C" fn cuDeviceGetAttribute(to: *mut c_int, which: c_int, _device: c_int) -> c_int {
     let value = match which {
         16 => 4,
         38 => 8 << 20,
@@ -151,28 +158,28 @@ unsafe extern "C" fn cuDeviceGetAttribute(to: *mut c_int, which: c_int, _device:
         76 => 0,
         _ => return 1,
     };
-    unsafe { write(to, value) }
+    write(to, value)
 }
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuDeviceTotalMem_v2(to: *mut usize, _device: c_int) -> c_int {
-    unsafe { write(to, 4 << 30) }
+extern "C" fn cuDeviceTotalMem_v2(to: *mut usize, _device: c_int) -> c_int {
+    write(to, 4 << 30)
 }
 #[cfg(not(old_driver))]
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuDeviceGetUuid(to: *mut [u8; 16], device: c_int) -> c_int {
-    unsafe { write(to, [device as u8; 16]) }
+extern "C" fn cuDeviceGetUuid(to: *mut [u8; 16], device: c_int) -> c_int {
+    write(to, [device as u8; 16])
 }
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuDeviceGetPCIBusId(to: *mut c_char, room: c_int, device: c_int) -> c_int {
-    unsafe { write_text(to, room as usize, &format!("0000:0{device}:00.0")) }
+extern "C" fn cuDeviceGetPCIBusId(to: *mut c_char, room: c_int, device: c_int) -> c_int {
+    write_text(to, room as usize, &format!("0000:0{device}:00.0"))
 }
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuDevicePrimaryCtxRetain(to: *mut *mut c_void, device: c_int) -> c_int {
+extern "C" fn cuDevicePrimaryCtxRetain(to: *mut *mut c_void, device: c_int) -> c_int {
     if fault(5) != 0 {
         return fault(5);
     }
     state().context_shares += 1;
-    unsafe { write(to, (0x1000 + device as usize) as *mut c_void) }
+    write(to, (0x1000 + device as usize) as *mut c_void)
 }
 #[unsafe(no_mangle)]
 extern "C" fn cuDevicePrimaryCtxRelease_v2(_device: c_int) -> c_int {
@@ -186,12 +193,12 @@ extern "C" fn cuCtxSetCurrent(context: *mut c_void) -> c_int {
     0
 }
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuModuleLoadData(to: *mut *mut c_void, text: *const c_void) -> c_int {
+extern "C" fn cuModuleLoadData(to: *mut *mut c_void, text: *const c_void) -> c_int {
     in_context("cuModuleLoadData");
-    let text = unsafe { CStr::from_ptr(text.cast()) }.to_string_lossy();
+    let text = self::text(text.cast());
     rule(text.contains(".target sm_"), "a module that is no PTX");
     state().modules += 1;
-    unsafe { write(to, 0x2000 as *mut c_void) }
+    write(to, 0x2000 as *mut c_void)
 }
 #[unsafe(no_mangle)]
 extern "C" fn cuModuleUnload(_module: *mut c_void) -> c_int {
@@ -200,14 +207,14 @@ extern "C" fn cuModuleUnload(_module: *mut c_void) -> c_int {
     0
 }
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuModuleGetFunction(
+extern "C" fn cuModuleGetFunction(
     to: *mut *mut c_void,
     _module: *mut c_void,
     name: *const c_char,
 ) -> c_int {
-    let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
+    let name = text(name);
     match kernels::NAMES.iter().position(|known| *known == name) {
-        Some(n) => unsafe { write(to, (0x3000 + n) as *mut c_void) },
+        Some(n) => write(to, (0x3000 + n) as *mut c_void),
         None => 500,
     }
 }
@@ -215,6 +222,7 @@ unsafe extern "C" fn cuModuleGetFunction(
 fn allocate(bytes: usize) -> u64 {
     let layout = std::alloc::Layout::from_size_align(bytes.max(1), 4096).unwrap();
     // Untouched, so that large ones cost nothing.
+    // SAFETY: the layout is not empty.
     let address = unsafe { std::alloc::alloc(layout) } as u64;
     state().memory.insert(address, bytes);
     address
@@ -225,18 +233,19 @@ fn release(address: u64, call: &str) -> c_int {
     rule(size.is_some(), &format!("{call} of memory that is not there"));
     if let Some(bytes) = size {
         let layout = std::alloc::Layout::from_size_align(bytes.max(1), 4096).unwrap();
+        // SAFETY: it was allocated with this layout, and has just been forgotten.
         unsafe { std::alloc::dealloc(address as *mut u8, layout) };
     }
     0
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemAlloc_v2(to: *mut u64, bytes: usize) -> c_int {
+extern "C" fn cuMemAlloc_v2(to: *mut u64, bytes: usize) -> c_int {
     in_context("cuMemAlloc");
     if fault(2) != 0 || bytes > 4 << 30 {
         return 2;
     }
-    unsafe { write(to, allocate(bytes)) }
+    write(to, allocate(bytes))
 }
 #[unsafe(no_mangle)]
 extern "C" fn cuMemFree_v2(address: u64) -> c_int {
@@ -244,7 +253,7 @@ extern "C" fn cuMemFree_v2(address: u64) -> c_int {
     release(address, "cuMemFree")
 }
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemsetD32Async(
+extern "C" fn cuMemsetD32Async(
     address: u64,
     word: c_uint,
     words: usize,
@@ -254,19 +263,20 @@ unsafe extern "C" fn cuMemsetD32Async(
     let inside = state().memory.get(&address).is_some_and(|bytes| words * 4 <= *bytes);
     rule(inside, "cuMemsetD32Async beyond its memory");
     if words * 4 <= 1 << 20 {
+        // SAFETY: just seen to lie inside memory of ours.
         let words = unsafe { std::slice::from_raw_parts_mut(address as *mut u32, words) };
         words.fill(word);
     }
     0
 }
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemHostAlloc(to: *mut *mut c_void, bytes: usize, flags: c_uint) -> c_int {
+extern "C" fn cuMemHostAlloc(to: *mut *mut c_void, bytes: usize, flags: c_uint) -> c_int {
     in_context("cuMemHostAlloc");
     rule(flags == 3, "pinned memory that is not portable and mapped");
     if fault(2) != 0 {
         return 2;
     }
-    unsafe { write(to, allocate(bytes) as *mut c_void) }
+    write(to, allocate(bytes) as *mut c_void)
 }
 #[unsafe(no_mangle)]
 extern "C" fn cuMemFreeHost(address: *mut c_void) -> c_int {
@@ -274,15 +284,15 @@ extern "C" fn cuMemFreeHost(address: *mut c_void) -> c_int {
     release(address as u64, "cuMemFreeHost")
 }
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemHostGetDevicePointer_v2(
+extern "C" fn cuMemHostGetDevicePointer_v2(
     to: *mut u64,
     host: *mut c_void,
     _flags: c_uint,
 ) -> c_int {
-    unsafe { write(to, host as u64) }
+    write(to, host as u64)
 }
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuStreamCreate(to: *mut *mut c_void, flags: c_uint) -> c_int {
+extern "C" fn cuStreamCreate(to: *mut *mut c_void, flags: c_uint) -> c_int {
     in_context("cuStreamCreate");
     rule(flags == 1, "a stream that waits for the default one");
     let (jobs, queue) = channel::<kernels::Job>();
@@ -299,7 +309,7 @@ unsafe extern "C" fn cuStreamCreate(to: *mut *mut c_void, flags: c_uint) -> c_in
     let number = state.next;
     state.next += 1;
     state.streams.insert(number, Stream { jobs, pending });
-    unsafe { write(to, number as *mut c_void) }
+    write(to, number as *mut c_void)
 }
 #[unsafe(no_mangle)]
 extern "C" fn cuStreamDestroy_v2(stream: *mut c_void) -> c_int {
@@ -336,7 +346,7 @@ extern "C" fn cuStreamSynchronize(stream: *mut c_void) -> c_int {
 }
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)]
-unsafe extern "C" fn cuLaunchKernel(
+extern "C" fn cuLaunchKernel(
     function: *mut c_void,
     grid_x: c_uint,
     grid_y: c_uint,
@@ -355,7 +365,7 @@ unsafe extern "C" fn cuLaunchKernel(
     if fault(1) != 0 {
         return fault(1);
     }
-    let job = unsafe { kernels::Job::read(function as usize - 0x3000, grid_x, parameters) };
+    let job = kernels::Job::read(function as usize - 0x3000, grid_x, parameters);
     let state = state();
     let Some(stream) = state.streams.get(&(stream as usize)) else { return 400 };
     stream.pending.fetch_add(1, Ordering::SeqCst);

@@ -49,10 +49,7 @@ pub fn fake() -> &'static Fake {
 
 /// Both of NVIDIA's libraries are one file in `folder`: faults are set in it.
 pub fn libraries(folder: &Path) -> Libraries {
-    Libraries {
-        driver: folder.join("libcuda.so.1"),
-        management: folder.join("libcuda.so.1"),
-    }
+    Libraries { driver: folder.join("libcuda.so.1"), management: folder.join("libcuda.so.1") }
 }
 
 /// Compiles the library into a folder of its own, under both of NVIDIA's names.

@@ -91,6 +91,7 @@ macro_rules! calls {
     ($($field:ident = $symbol:literal: fn($($argument:ty),*);)*) => {
         /// The driver, loaded.
         pub struct Driver {
+            // SAFETY: this only names the types; each call says why it is sound.
             $($field: unsafe extern "C" fn($($argument),*) -> c_int,)*
             /// Keeps the functions where they are.
             _library: Library,

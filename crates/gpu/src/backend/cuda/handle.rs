@@ -98,7 +98,7 @@ impl Cuda {
         let timer = Timer::open(&shared).map_err(text)?;
         let resolution = timer.resolution().map_err(text)?;
         let resolution = resolution.ok_or("its timer (globaltimer) stands still")?;
-        let burst = timer.burst(FIRST_ANSWER).map_err(text)?;
+        let burst = timer.good_burst(FIRST_ANSWER).map_err(text)?;
         let timebase = Timebase::new(64, 1.0, &burst)
             .ok_or_else(|| format!("its timer did not answer within {FIRST_ANSWER}"))?;
         let widths = burst.iter().map(|reading| reading.after.since(reading.before));
@@ -243,8 +243,8 @@ impl Cuda {
         let (committed, observed) = (base(flying.committed), base(observed));
         let last_end = &mut self.lanes[n].last_end;
         let earliest = committed.max(*last_end).min(observed);
-        let gpu_start = base(self.timebase.at(stamps.start)).clamp(earliest, observed);
-        let gpu_end = base(self.timebase.at(stamps.end)).clamp(gpu_start, observed);
+        let gpu = (base(self.timebase.at(stamps.start)), base(self.timebase.at(stamps.end)));
+        let (gpu_start, gpu_end) = within(gpu, earliest, observed);
         *last_end = gpu_end;
         Completion {
             ticket: flying.ticket,
@@ -376,11 +376,47 @@ impl Backend for Cuda {
     }
 }
 
+/// Moves a stretch of time so that it lies between two instants, and keeps its length if it can: what
+/// sticks out is an error of the time base, and that is the same at both ends.
+fn within(
+    (start, end): (Instant, Instant),
+    earliest: Instant,
+    latest: Instant,
+) -> (Instant, Instant) {
+    let length = end.since(start);
+    let start = match end > latest {
+        true => latest - length,
+        false => start,
+    };
+    let start = start.clamp(earliest, latest);
+    (start, (start + length).min(latest))
+}
+
 /// A kernel for a message.
 fn shown(kernel: &Kernel) -> String {
     match kernel {
         Kernel::Matmul { n } => format!("a product of two matrices of {n} by {n}"),
         Kernel::Stream { bytes } => format!("a streaming read of {bytes} B"),
         other => format!("{other:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stretch_is_moved_before_it_is_cut() {
+        let check = |stretch: (u64, u64), expected: (u64, u64)| {
+            let at = |(a, b)| (Instant::from_nanos(a), Instant::from_nanos(b));
+            let got = within(at(stretch), Instant::from_nanos(100), Instant::from_nanos(200));
+            assert_eq!(got, at(expected), "{stretch:?}");
+        };
+        check((120, 180), (120, 180));
+        check((90, 150), (100, 160));
+        check((150, 240), (110, 200));
+        check((50, 350), (100, 200));
+        check((0, 50), (100, 150));
+        check((300, 310), (190, 200));
     }
 }

@@ -25,7 +25,7 @@ mod timer;
 pub mod yardstick;
 
 use super::{Entry, Found};
-use crate::{Backend, Counters, Error, FmaRates, Monotonic};
+use crate::{Backend, Counters, Error, FmaRates, Monotonic, Telemetry};
 use driver::Driver;
 use everwarm_units::Span;
 use nvml::Gauge;
@@ -38,7 +38,8 @@ pub const ENTRY: Entry = Entry {
     prefix: "cuda",
     about: "an NVIDIA GPU: cuda:0",
     hardware: true,
-    open: |id| open(id),
+    open,
+    watch: |id| Ok(Box::new(Watch::open(id)?)),
     list,
 };
 
@@ -133,39 +134,42 @@ fn gauge_of(driver: &Driver, ordinal: i32) -> Result<Gauge, String> {
     Gauge::open(&libraries().management, uuid.as_ref(), &bus_id)
 }
 
-/// Reads a GPU's telemetry without a context of its own: what it costs when nobody uses it.
-pub struct Watch {
+/// Reads a GPU's telemetry without a context: what it costs when nobody uses it.
+struct Watch {
     gauge: Gauge,
     epoch: Monotonic,
 }
 
 impl Watch {
-    /// Looks for the device `id`.
-    ///
-    /// # Errors
-    /// [`Error::NoDevice`] if there is none, or none that can be looked at.
-    pub fn open(id: &str) -> Result<Watch, Error> {
-        let gauge = driver().and_then(|driver| gauge_of(driver, ordinal(driver, id)?));
-        let gauge = gauge.map_err(|why| Error::NoDevice { id: id.to_owned(), why })?;
+    fn open(id: &str) -> Result<Watch, Error> {
+        let (driver, ordinal) = device(id)?;
+        let silent = |why| Error::Silent { device: id.to_owned(), why };
+        let gauge = gauge_of(driver, ordinal).map_err(silent)?;
         Ok(Watch { gauge, epoch: Monotonic::now() })
     }
+}
 
-    /// What the device tells now; times and energy count from [`Watch::open`].
-    pub fn read(&self) -> Counters {
-        self.gauge.read(Monotonic::now().on_base(self.epoch))
+impl Telemetry for Watch {
+    fn read(&mut self) -> Result<Counters, Error> {
+        Ok(self.gauge.read(Monotonic::now().on_base(self.epoch)))
     }
 }
 
 /// Rates by ordinal: measured once in a process.
 static RATES: Mutex<BTreeMap<i32, FmaRates>> = Mutex::new(BTreeMap::new());
 
-fn open(id: &str) -> Result<Box<dyn Backend>, Error> {
-    let no_device = |why: String| {
+/// The driver, and the ordinal of the device `id`.
+fn device(id: &str) -> Result<(&'static Driver, i32), Error> {
+    let found = driver().and_then(|driver| Ok((driver, ordinal(driver, id)?)));
+    found.map_err(|why| {
         let why = format!("{why}; {}", super::what_exists());
         Error::NoDevice { id: id.to_owned(), why }
-    };
-    let driver = driver().map_err(no_device)?;
-    let ordinal = ordinal(driver, id).map_err(no_device)?;
+    })
+}
+
+fn open(id: &str) -> Result<Box<dyn Backend>, Error> {
+    let no_device = |why: String| Error::NoDevice { id: id.to_owned(), why };
+    let (driver, ordinal) = device(id)?;
     let shared =
         shared::share(driver, ordinal).map_err(|refusal| no_device(refusal.to_string()))?;
     let gauge = gauge_of(driver, ordinal);

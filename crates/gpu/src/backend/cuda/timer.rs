@@ -22,6 +22,12 @@ const ANSWERS: usize = 64;
 /// Rounds of a burst. Source: guess; the quickest of 16 round trips is close to the quickest of all.
 pub const ROUNDS: usize = 16;
 
+/// Bursts at opening. Source: guess; on a busy machine one of them is quick.
+const BURSTS: usize = 8;
+
+/// A round trip over the bus takes 2 to 5 us. Source: guess; from what a read over PCIe takes.
+const QUICK: Span = Span::us(20);
+
 /// The host's number that ends a burst.
 const STOP: u32 = u32::MAX;
 
@@ -73,6 +79,19 @@ impl Timer {
         Ok(readings)
     }
 
+    /// The readings of several bursts, until one is as quick as a healthy bus allows.
+    pub fn good_burst(&self, patience: Span) -> Answer<Vec<Reading>> {
+        let mut readings = Vec::new();
+        for _ in 0..BURSTS {
+            readings.extend(self.burst(patience)?);
+            let widths = readings.iter().map(|reading| reading.after.since(reading.before));
+            if widths.min().is_some_and(|width| width < QUICK) {
+                break;
+            }
+        }
+        Ok(readings)
+    }
+
     /// One round of a burst.
     fn ask(&self, round: u32, patience: Span) -> Option<Reading> {
         let answer = &self.words()[7 + round as usize];
@@ -87,7 +106,11 @@ impl Timer {
             if after.since(before) > patience {
                 return None;
             }
-            std::hint::spin_loop();
+            // On a machine with few cores, whoever holds up the answer may want this one.
+            match after.since(before) < QUICK {
+                true => std::hint::spin_loop(),
+                false => std::thread::yield_now(),
+            }
         }
     }
 
