@@ -54,13 +54,6 @@ pub fn run() -> anyhow::Result<bool> {
     Ok(well)
 }
 
-/// Prints how well `lab fit` recovers 20 random chips, with a search for each.
-pub fn fit_proof() -> anyhow::Result<bool> {
-    let args = ["run", "--release", "--package", "everwarm-lab", "--example", "01-fit-proof"];
-    shell::run(shell::cargo().args(args).args(["--", "20", "1", "200"]))?;
-    Ok(true)
-}
-
 /// The engine's cases and the yardstick, interleaved.
 fn engine() -> anyhow::Result<()> {
     let package = ["--release", "--package", "everwarm-sim", "--examples"];

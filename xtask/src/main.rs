@@ -8,6 +8,7 @@
 mod apple;
 mod bench;
 mod pages;
+mod proof;
 mod report;
 mod setup;
 mod shaders;
@@ -59,8 +60,10 @@ enum Task {
     },
     /// Times the check of the built-in claims and the simulator's engine, in release.
     Bench,
-    /// Recovers 20 random chips from noisy runs and prints the table of docs/fit.md.
-    FitProof,
+    /// Recovers 20 random chips from noisy runs and writes the table of docs/fit.md.
+    ///
+    /// Takes many minutes of all cores.
+    FitProof(proof::Args),
 }
 
 fn main() -> ExitCode {
@@ -71,7 +74,7 @@ fn main() -> ExitCode {
         Task::Pages { check } => pages::run(check),
         Task::Shaders { check } => shaders::run(check),
         Task::Bench => bench::run(),
-        Task::FitProof => bench::fit_proof(),
+        Task::FitProof(args) => proof::run(&args),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,

@@ -39,6 +39,7 @@ pub fn findings(steps: &[Step], kernels: &Kernels, intervals: bool) -> Findings 
         let clock = Finding { value: *clock, lo: clock * (1.0 - half), hi: clock * (1.0 + half) };
         all.found.insert(format!("clock {}", n + 1), clock);
     }
+    top_clock(steps, kernels, &mut all);
     latencies(steps, &mut all);
     gating(steps, &mut all);
     memory_path(steps, &mut all);
@@ -96,6 +97,14 @@ impl Collected {
         let (lo, hi) = interval.map_or((value, value), |interval| (interval.lo, interval.hi));
         self.found.insert(name.into(), Finding { value, lo, hi });
     }
+}
+
+/// The top clock in MHz, where buffers counted their cycles.
+fn top_clock(steps: &[Step], kernels: &Kernels, all: &mut Collected) {
+    let buffers = steps.iter().flat_map(|s| &s.buffers);
+    let at_top =
+        buffers.filter(|b| kernels.speed(b).is_some_and(|speed| (speed - 1.0).abs() < 0.02));
+    all.put("top clock", &sampled(at_top.filter_map(|b| b.clock)));
 }
 
 /// The host's side of a buffer.
@@ -212,7 +221,7 @@ fn ramps(steps: &[Step], kernels: &Kernels, all: &mut Collected) {
     let floor = kernels.clocks().first().map_or(1.0, |(clock, _)| *clock);
     let value = |name: &str| all.found.get(name).map(|f: &Finding| f.value);
     let (stall, deep) = (value("deep idle stall").unwrap_or(0.0), value("deep idle"));
-    let long = |s: &&Step| s.idle.is_some_and(|idle| idle > 250.0) && s.buffers.len() >= 20;
+    let long = |s: &&Step| s.idle.is_some_and(|idle| idle > 250.0) && s.buffers.len() >= 60;
     for step in steps.iter().filter(long) {
         let is_deep = step.idle > deep.or(Some(f64::INFINITY));
         let stall = if is_deep { stall.max(0.0) } else { 0.0 };

@@ -20,6 +20,8 @@ pub struct Buffer {
     pub flops: f64,
     /// Bytes of traffic, or 0.
     pub bytes: f64,
+    /// The core clock while it ran, where the work itself counted cycles. Unit: MHz.
+    pub clock: Option<f64>,
 }
 
 impl Buffer {
@@ -89,6 +91,7 @@ pub fn steps(run: &record::Run) -> Vec<Step> {
             observed: ms(row.observed_ns),
             flops: row.flops.unwrap_or(0.0),
             bytes: row.bytes.unwrap_or(0.0),
+            clock: row.clock_hz.map(|hz| hz / 1e6),
         };
         let same = |s: &Step| s.cell == cell && s.label == label && s.round == round;
         if !steps.last().is_some_and(same) {

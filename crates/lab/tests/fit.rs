@@ -29,7 +29,8 @@ fn random_chips_are_recovered_from_noisy_runs() {
 fn the_file_is_a_chip_with_the_clocks_that_were_seen() {
     let chip = random_chip(7);
     let top_clock = Some(chip.clock(chip.top()).as_mhz());
-    let options = Options { top_clock, default: Traced::built_in("m2").unwrap(), budget: 0 };
+    let options =
+        Options { top_clock, default: Traced::built_in("m2").unwrap(), budget: 0, threads: 1 };
     let fitted = fit(&record(&chip, 7), &options, &mut |_, _| {}).unwrap();
     let read = Chip::from_toml(&fitted.chip).unwrap_or_else(|e| panic!("{e}\n{}", fitted.chip));
     let off = read.clock(read.top()).as_hz() / chip.clock(chip.top()).as_hz() - 1.0;

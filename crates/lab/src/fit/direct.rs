@@ -20,6 +20,7 @@ pub(super) fn direct(
     states(findings, base, top, top_clock.is_none(), &mut set);
     for (name, key) in [
         ("idle-off", "controller.idle_off_delay"),
+        ("control period", "controller.sample_period"),
         ("commit to start", "host.commit_to_start"),
         ("gap between queued buffers", "host.buffer_gap"),
         ("end to host", "host.completion_to_host"),

@@ -17,8 +17,32 @@ pub(super) fn check(runs: &[record::Run]) -> Result<(String, Vec<Scenario>), Err
         1 => runs[0].manifest.device_id.clone(),
         _ => return Err(Error::Mixed(devices.into_iter().collect::<Vec<_>>().join(", "))),
     };
-    let scenarios = runs.iter().map(scenario).collect::<Result<_, _>>()?;
+    let mut scenarios: Vec<Scenario> = Vec::new();
+    for run in runs {
+        let read = scenario(run)?;
+        match scenarios.iter().find(|known| known.name == read.name) {
+            // A scenario that was recorded twice has the more rounds.
+            Some(known) if known.cells == read.cells => {}
+            Some(_) => return Err(Error::Differs(read.name)),
+            None => scenarios.push(read),
+        }
+    }
     Ok((device, scenarios))
+}
+
+/// The steps of all runs; a run that breaks off is used without the round of a cell in which it does.
+pub(super) fn steps_of(runs: &[record::Run]) -> Vec<Step> {
+    let mut all = Vec::new();
+    for run in runs {
+        let mut own = everwarm_fit::steps(run);
+        if run.truncated.is_some()
+            && let Some(last) = own.last().map(|s| (s.cell.clone(), s.round))
+        {
+            own.retain(|s| (s.cell.as_str(), s.round) != (last.0.as_str(), last.1));
+        }
+        all.extend(own);
+    }
+    all
 }
 
 fn scenario(run: &record::Run) -> Result<Scenario, Error> {
@@ -95,6 +119,17 @@ pub(super) fn missing(all: &[Step], found: &Findings) -> Vec<(String, String)> {
         ((*name).to_owned(), why)
     };
     EXPECTED.iter().filter(lacks).map(why).chain(ramps(all, found)).collect()
+}
+
+/// Scenarios of which cells are missing: runs that were cut short.
+pub(super) fn absent(scenarios: &[Scenario], all: &[Step]) -> Vec<(String, String)> {
+    let one = |scenario: &Scenario| {
+        let ran = all.iter().filter(|s| s.scenario == scenario.name).map(|s| s.cell.as_str());
+        let (ran, cells) = (ran.collect::<BTreeSet<_>>().len(), scenario.cells.len());
+        let why = format!("{ran} of its {cells} cells are in the run");
+        (ran < cells).then(|| (format!("the rest of {}", scenario.name), why))
+    };
+    scenarios.iter().filter_map(one).collect()
 }
 
 /// Ramps of the probe of which a part is not known.

@@ -8,7 +8,7 @@ use toml::Value;
 pub(super) fn chip_file(default: &Traced, set: &[Set], device: &str) -> String {
     let head = format!(
         "# Fitted to runs of {device}. Each value ends with its interval, or says that the runs do\n\
-         # not identify it and it is that of {}.\n",
+         # not identify it, or that it was not searched for; the default is that of {}.\n",
         default.chip.id
     );
     let text = default.to_toml();

@@ -37,8 +37,11 @@ pub(super) struct Args {
     #[arg(long, value_name = "CHIP", default_value = "m2")]
     like: String,
     /// The most simulations of the search; 0 writes what can be read off.
-    #[arg(long, value_name = "N", default_value_t = 200)]
+    #[arg(long, value_name = "N", default_value_t = 1000)]
     budget: usize,
+    /// Simulations at once; without it as many as there are cores.
+    #[arg(long, value_name = "N")]
+    jobs: Option<usize>,
     /// Print JSON instead of text.
     #[arg(long)]
     json: bool,
@@ -51,12 +54,20 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
         anyhow::ensure!(clock > 0.0 && clock.is_finite(), "--top-clock is {clock}; expected MHz");
     }
     let runs = args.runs.iter().map(|path| read(path)).collect::<anyhow::Result<Vec<_>>>()?;
+    for (run, path) in runs.iter().zip(&args.runs) {
+        if let Some(broken) = &run.truncated {
+            let (shown, line) = (path.display(), broken.line);
+            eprintln!("warning: `{shown}` breaks off in line {line}; the cell there is left out");
+        }
+    }
     let id = match args.like.contains(':') {
         true => args.like.clone(),
         false => format!("sim:{}", args.like),
     };
     let default = everwarm_gpu::backend::traced_chip(&id).context("no such chip for --like")?;
-    let options = Options { top_clock: args.top_clock, default, budget: args.budget };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = args.jobs.unwrap_or(cores).max(1);
+    let options = Options { top_clock: args.top_clock, default, budget: args.budget, threads };
     let bar = bar(args.budget as u64, args.json);
     let fitted = fit(&runs, &options, &mut |done, total| {
         bar.set_length(total as u64);
@@ -91,6 +102,7 @@ fn document(fitted: &Fit, output: &Path) -> Value {
         "findings": findings,
         "not_identified": missing,
         "parameters": fitted.parameters.iter().map(parameter).collect::<Vec<_>>(),
+        "searched": !fitted.parameters.is_empty(),
         "loss": {"before": fitted.loss.0, "after": fitted.loss.1},
         "kept_back": fitted.kept_back.map(|kept| json!({
             "cells": kept.cells,
@@ -108,12 +120,13 @@ fn text(fitted: &Fit, output: &Path) -> String {
     for (name, why) in &fitted.missing {
         out += &format!("  {name:60} not identified: {why}\n");
     }
-    if !fitted.parameters.is_empty() {
-        out += "\nsearched for\n";
+    match fitted.parameters.is_empty() {
+        true => out += "\nthe controller's parameters: not searched (--budget 0)\n",
+        false => out += "\nsearched for\n",
     }
     for p in &fitted.parameters {
-        let interval = p.interval.map_or("not identified: default".to_owned(), |(lo, hi)| {
-            format!("{} .. {}", short(lo), short(hi))
+        let interval = p.interval.map_or("not identified".to_owned(), |(lo, hi)| {
+            format!("{} .. {} {}", short(lo), short(hi), p.unit)
         });
         out += &format!("  {:45} {:>14}  {interval}\n", p.key, p.value);
     }
