@@ -34,7 +34,7 @@ struct Known {
     rounds_max: u32,
     arithmetic: &'static str,
     shader_tick: Option<f64>,
-    rates: FmaRates,
+    rates: Option<FmaRates>,
     base: Timebase,
 }
 
@@ -51,31 +51,33 @@ pub fn complete(gpu: &mut Gpu, options: Options) -> Result<(), Error> {
     let (name, uuid) = (card.name.clone(), card.uuid);
     let found = known.iter().find(|k| k.uuid == uuid && k.name == name).cloned();
     let queue = gpu.queue()?;
-    let found = match found {
+    let mut found = match found {
         Some(found) => {
             gpu.timer.continues(found.base.clone());
             found
         }
         None => {
             let (rounds_max, arithmetic) = chain(gpu, queue)?;
-            let shader_tick = shader_tick(gpu, queue)?;
-            gpu.means.rounds_max = rounds_max;
-            let unknown = FmaRates { full: 1.0, group: 1.0 };
-            let rates = if options.measured { calibrate(gpu, queue)? } else { unknown };
-            let base = gpu.timer.base().clone();
-            Known { name, uuid, rounds_max, arithmetic, shader_tick, rates, base }
+            let (shader_tick, base) = (shader_tick(gpu, queue)?, gpu.timer.base().clone());
+            Known { name, uuid, rounds_max, arithmetic, shader_tick, rates: None, base }
         }
     };
     gpu.means.rounds_max = found.rounds_max;
     gpu.shader_tick = found.shader_tick;
-    gpu.device.fma_iterations_per_ms = found.rates.full;
-    gpu.device.fma_iterations_per_ms_group = found.rates.group;
+    if options.measured {
+        let rates = match found.rates {
+            Some(rates) => rates,
+            None => calibrate(gpu, queue)?,
+        };
+        gpu.device.fma_iterations_per_ms = rates.full;
+        gpu.device.fma_iterations_per_ms_group = rates.group;
+        found.rates = Some(rates);
+    }
+    found.base = gpu.timer.base().clone();
     gpu.device.facts = facts(gpu, &found);
     gpu.begin();
-    if options.measured {
-        known.retain(|k| k.uuid != found.uuid || k.name != found.name);
-        known.push(found);
-    }
+    known.retain(|k| k.uuid != found.uuid || k.name != found.name);
+    known.push(found);
     Ok(())
 }
 

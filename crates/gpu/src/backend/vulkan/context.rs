@@ -16,8 +16,6 @@ pub struct Context {
     pub calibrated: Option<ash::ext::calibrated_timestamps::Device>,
     pub card: Card,
     pub family: Family,
-    /// Goes after the device: fields are dropped after what `drop` does.
-    _vulkan: Vulkan,
 }
 
 impl Context {
@@ -25,17 +23,17 @@ impl Context {
     ///
     /// # Errors
     /// Why it can't be used, to be shown to a user.
-    pub fn open(vulkan: Vulkan, card: Card) -> Result<Arc<Self>, String> {
+    pub fn open(vulkan: &Vulkan, card: Card) -> Result<Arc<Self>, String> {
         let family = card.family.clone()?;
-        let device = Self::device(&vulkan, &card, family)
+        let device = Self::device(vulkan, &card, family)
             .map_err(|result| format!("its driver can't open it ({result:?})"))?;
         // SAFETY: the family was opened with so many queues.
         let queue = |index| unsafe { device.get_device_queue(family.index, index) };
         let queues = (0..family.queues).map(queue).collect();
-        let calibrated = card.extras.calibrated && monotonic(&vulkan, &card);
+        let calibrated = card.extras.calibrated && monotonic(vulkan, &card);
         let calibrated = calibrated
             .then(|| ash::ext::calibrated_timestamps::Device::new(&vulkan.instance, &device));
-        Ok(Arc::new(Context { device, queues, calibrated, card, family, _vulkan: vulkan }))
+        Ok(Arc::new(Context { device, queues, calibrated, card, family }))
     }
 
     fn device(vulkan: &Vulkan, card: &Card, family: Family) -> Result<ash::Device, vk::Result> {

@@ -3,6 +3,7 @@
 use super::context::Context;
 use super::kernels::Kernels;
 use super::lane::{CoreStamps, IN_FLIGHT_MAX, Lane};
+use super::loader::Extras;
 use super::plan::{Means, WIDE};
 use super::stock::Stock;
 use super::sysfs::Sysfs;
@@ -35,15 +36,15 @@ const COUNTED_MIN: Span = Span::us(100);
 /// What a handle is opened with; tests choose.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Read the timer beside the host's clock, where the driver can.
-    pub calibrated: bool,
+    /// Do without what not every driver has, whatever this one can.
+    pub plain: bool,
     /// Measure the device, if nobody has in this process.
     pub measured: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { calibrated: true, measured: true }
+        Options { plain: false, measured: true }
     }
 }
 
@@ -76,7 +77,10 @@ impl Gpu {
     /// [`Error::NoDevice`] with what is missing.
     pub fn open(id: &str, options: Options) -> Result<Self, Error> {
         let no = |why: String| Error::NoDevice { id: id.to_owned(), why };
-        let (vulkan, card) = card(id)?;
+        let (vulkan, mut card) = card(id)?;
+        if options.plain {
+            card.extras = Extras { portability: card.extras.portability, ..Extras::default() };
+        }
         if card.limits.max_compute_work_group_invocations < WIDE {
             return Err(no(format!(
                 "its groups have {} threads at most, {WIDE} are needed",
@@ -84,13 +88,13 @@ impl Gpu {
             )));
         }
         let context = Context::open(vulkan, card).map_err(no)?;
-        let mut gpu = Self::on(id, &context, options)
+        let mut gpu = Self::on(id, &context)
             .map_err(|result| no(format!("{} can't be set up ({result:?})", context.card.name)))?;
         check::complete(&mut gpu, options)?;
         Ok(gpu)
     }
 
-    fn on(id: &str, context: &Arc<Context>, options: Options) -> Result<Self, vk::Result> {
+    fn on(id: &str, context: &Arc<Context>) -> Result<Self, vk::Result> {
         let device = Device {
             id: id.to_owned(),
             name: context.card.name.clone(),
@@ -111,7 +115,7 @@ impl Gpu {
             means: Means { rounds_max: u32::MAX, ..Means::default() },
             stock: Stock::new(context)?,
             kernels: Kernels::new(context, context.card.extras.core_cycles)?,
-            timer: Timer::new(context, options.calibrated)?,
+            timer: Timer::new(context)?,
             shader_tick: None,
             telemetry: Err("not looked for yet".to_owned()),
             fences: Vec::new(),

@@ -200,7 +200,7 @@ impl Kernels {
         constants: [u32; CONSTANTS],
         groups: [u32; 2],
     ) {
-        let bytes: Vec<u8> = constants.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let bytes = constants.map(u32::to_ne_bytes);
         let (device, layout) = (&self.context.device, self.layout);
         let point = vk::PipelineBindPoint::COMPUTE;
         // SAFETY: the command buffer is being recorded by the thread that owns it; all that is
@@ -210,7 +210,13 @@ impl Kernels {
             if let Some(set) = set {
                 device.cmd_bind_descriptor_sets(to, point, layout, 0, &[set], &[]);
             }
-            device.cmd_push_constants(to, layout, vk::ShaderStageFlags::COMPUTE, 0, &bytes);
+            device.cmd_push_constants(
+                to,
+                layout,
+                vk::ShaderStageFlags::COMPUTE,
+                0,
+                bytes.as_flattened(),
+            );
             device.cmd_dispatch(to, groups[0], groups[1], 1);
         }
     }

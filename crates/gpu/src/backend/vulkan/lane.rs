@@ -162,7 +162,8 @@ impl Lane {
         let first = 2 * slot as u32;
         let to = self.slots[slot].commands;
         self.slots[slot].recorded = None;
-        self.slots[slot].counts = steps.iter().any(|(step, _)| matches!(step, Step::Chain { .. }));
+        let chains = steps.iter().any(|(step, _)| matches!(step, Step::Chain { .. }));
+        self.slots[slot].counts = chains && self.context.card.extras.core_cycles;
         // SAFETY: the slot is not in flight, and all that is named here belongs to this handle.
         unsafe {
             let device = &self.context.device;
@@ -170,13 +171,15 @@ impl Lane {
             if !self.context.card.extras.host_reset {
                 device.cmd_reset_query_pool(to, self.queries, first, 2);
             }
-            self.barrier(to, vk::PipelineStageFlags::ALL_COMMANDS);
+            // Kernels begin after those of the buffers before have ended. Nothing of what those
+            // wrote is read, so no cache has to be emptied, which would take the GPU its time.
+            self.barrier(to, &[]);
             // Of the end of everything before: a stamp of the top of the pipe could be taken while
             // the buffer before this one still runs.
             device.cmd_write_timestamp(to, BOTTOM, self.queries, first);
             for (at, (step, waits)) in steps.iter().enumerate() {
                 if *waits && at > 0 {
-                    self.barrier(to, vk::PipelineStageFlags::COMPUTE_SHADER);
+                    self.barrier(to, &[written()]);
                 }
                 let set = match step {
                     Step::Empty => None,
@@ -185,10 +188,10 @@ impl Lane {
                 };
                 kernels.dispatch(to, step, set, slot as u32);
             }
+            device.cmd_write_timestamp(to, BOTTOM, self.queries, first + 1);
             if self.slots[slot].counts {
                 self.show_host(to);
             }
-            device.cmd_write_timestamp(to, BOTTOM, self.queries, first + 1);
             device.end_command_buffer(to)?;
         }
         // A read goes on where the last one ended, so it is written anew each time.
@@ -197,15 +200,14 @@ impl Lane {
         Ok(())
     }
 
-    /// Nothing after it begins before all that came earlier has ended and can be seen.
-    fn barrier(&self, to: vk::CommandBuffer, stages: vk::PipelineStageFlags) {
-        let all = [vk::MemoryBarrier::default()
-            .src_access_mask(vk::AccessFlags::MEMORY_WRITE)
-            .dst_access_mask(vk::AccessFlags::MEMORY_READ | vk::AccessFlags::MEMORY_WRITE)];
+    /// No kernel after it begins before all that came earlier have ended.
+    fn barrier(&self, to: vk::CommandBuffer, memory: &[vk::MemoryBarrier<'_>]) {
+        let kernels = vk::PipelineStageFlags::COMPUTE_SHADER;
         let none = vk::DependencyFlags::empty();
         // SAFETY: the command buffer is being recorded.
         unsafe {
-            self.context.device.cmd_pipeline_barrier(to, stages, stages, none, &all, &[], &[]);
+            let device = &self.context.device;
+            device.cmd_pipeline_barrier(to, kernels, kernels, none, memory, &[], &[]);
         }
     }
 
@@ -297,6 +299,13 @@ impl Lane {
         self.free.push_back(slot);
         Ok(())
     }
+}
+
+/// What kernels have written can be read and written over by those after the barrier.
+fn written() -> vk::MemoryBarrier<'static> {
+    vk::MemoryBarrier::default()
+        .src_access_mask(vk::AccessFlags::SHADER_WRITE)
+        .dst_access_mask(vk::AccessFlags::SHADER_READ | vk::AccessFlags::SHADER_WRITE)
 }
 
 /// The end of all work before.

@@ -1,11 +1,13 @@
 //! The Vulkan loader, its instance, and the devices it knows.
 //!
-//! The library is opened when it is wanted and never linked, so that one binary starts anywhere.
-//! Looking for devices leaves nothing open behind it: on some machines an open device alone keeps
-//! the GPU from idling as it would.
+//! The library is opened when it is wanted and never linked, so that one binary starts anywhere. What
+//! was opened stays for the life of the process: NVIDIA's driver can be loaded some ten times and then
+//! no more (it was seen with 580 on an H200; unloading gives back no thread-local memory). An
+//! instance by itself left that GPU in its idle state.
 
 use ash::vk;
 use std::ffi::CStr;
+use std::sync::{Mutex, PoisonError};
 
 /// The oldest version of the interface that will do: 1.1 tells a driver's extensions apart.
 const VERSION_MIN: u32 = vk::API_VERSION_1_1;
@@ -19,19 +21,29 @@ const QUEUES_MAX: u32 = 8;
 /// NVIDIA's number on the PCI bus.
 const NVIDIA: u32 = 0x10de;
 
+/// The one of this process.
+static OPENED: Mutex<Option<&'static Vulkan>> = Mutex::new(None);
+
 /// An instance, and the library it came from.
 pub struct Vulkan {
     pub instance: ash::Instance,
-    /// The library is closed when this goes, so it has to stay.
     entry: ash::Entry,
 }
 
 impl Vulkan {
-    /// Opens the library and makes an instance.
+    /// The library and its instance, opened by whoever comes first.
     ///
     /// # Errors
-    /// What is missing, to be shown to a user.
-    pub fn load() -> Result<Self, String> {
+    /// What is missing, to be shown to a user; it is tried again the next time.
+    pub fn load() -> Result<&'static Self, String> {
+        let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+        if opened.is_none() {
+            *opened = Some(Box::leak(Box::new(Self::open()?)));
+        }
+        Ok(opened.expect("was just opened"))
+    }
+
+    fn open() -> Result<Self, String> {
         // SAFETY: the loader's initialisers are those that any Vulkan program runs.
         let entry = unsafe { ash::Entry::load() };
         let entry = entry.map_err(|error| format!("no Vulkan: {error}"))?;
@@ -87,13 +99,6 @@ impl Vulkan {
         let clocks = ash::ext::calibrated_timestamps::Instance::new(&self.entry, &self.instance);
         // SAFETY: the card belongs to the instance and has the extension.
         unsafe { clocks.get_physical_device_calibrateable_time_domains(card) }.unwrap_or_default()
-    }
-}
-
-impl Drop for Vulkan {
-    fn drop(&mut self) {
-        // SAFETY: whoever makes something from the instance keeps this value alive beyond it.
-        unsafe { self.instance.destroy_instance(None) };
     }
 }
 

@@ -55,11 +55,9 @@ fn open(id: &str) -> Result<Box<dyn Backend>, Error> {
     Ok(Box::new(handle::Gpu::open(id, handle::Options::default())?))
 }
 
-/// Reads what the kernel tells of the card. An instance is made to find out which one it is, and is
-/// gone before anything is read.
+/// Reads what the kernel tells of the card; Vulkan is only asked which one it is.
 fn watch(id: &str) -> Result<Box<dyn Telemetry>, Error> {
-    let (vulkan, card) = card(id)?;
-    drop(vulkan);
+    let (_, card) = card(id)?;
     match telemetry(&card) {
         Ok(sysfs) => Ok(Box::new(sysfs)),
         Err(why) => Err(Error::Silent { device: id.to_owned(), why }),
@@ -75,7 +73,7 @@ fn telemetry(card: &Card) -> Result<sysfs::Sysfs, String> {
 }
 
 /// The card that `id` names, and the instance that knows it.
-fn card(id: &str) -> Result<(Vulkan, Card), Error> {
+fn card(id: &str) -> Result<(&'static Vulkan, Card), Error> {
     let no = |why: String| Error::NoDevice {
         id: id.to_owned(),
         why: format!("{why}; {}", super::what_exists()),

@@ -59,17 +59,14 @@ impl Errand {
         unsafe {
             device.begin_command_buffer(self.commands, &vk::CommandBufferBeginInfo::default())?;
             write(self.commands);
+            // Whatever comes later sees it.
+            let seen = [vk::MemoryBarrier::default()
+                .src_access_mask(vk::AccessFlags::MEMORY_WRITE)
+                .dst_access_mask(vk::AccessFlags::MEMORY_READ | vk::AccessFlags::MEMORY_WRITE)];
+            let (all, none) = (vk::PipelineStageFlags::ALL_COMMANDS, vk::DependencyFlags::empty());
+            device.cmd_pipeline_barrier(self.commands, all, all, none, &seen, &[], &[]);
             device.end_command_buffer(self.commands)?;
         }
-        self.again()
-    }
-
-    /// Does once more what stands in the command buffer.
-    ///
-    /// # Errors
-    /// The driver's.
-    pub fn again(&mut self) -> Result<(), vk::Result> {
-        let device = &self.context.device;
         let commands = [self.commands];
         let batch = [vk::SubmitInfo::default().command_buffers(&commands)];
         // SAFETY: as above; the fence is not signalled.

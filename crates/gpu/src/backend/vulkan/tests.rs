@@ -8,11 +8,11 @@ use crate::{Backend, Completion, Error, Queue};
 use everwarm_units::{Instant, Span};
 use everwarm_workload::Kernel;
 
-/// The first device, unmeasured.
-fn device(calibrated: bool) -> Option<Gpu> {
+/// The first device, unmeasured; `plain` without what not every driver has.
+fn device(plain: bool) -> Option<Gpu> {
     let found = super::list().into_iter().next().expect("a device, or why there is none");
     match found.state {
-        Ok(_) => Some(Gpu::open("vulkan:0", Options { calibrated, measured: false }).unwrap()),
+        Ok(_) => Some(Gpu::open("vulkan:0", Options { plain, measured: false }).unwrap()),
         Err(why) => {
             eprintln!("skipped: {why}");
             None
@@ -28,7 +28,7 @@ fn run(gpu: &mut Gpu, queue: Queue, kernel: Kernel) -> Completion {
 
 #[test]
 fn a_chain_does_every_iteration_in_every_thread() {
-    let Some(mut gpu) = device(true) else { return };
+    let Some(mut gpu) = device(false) else { return };
     let queue = gpu.queue().unwrap();
     // The last one goes on beyond what some drivers let one loop do.
     for (iterations, threads) in
@@ -57,7 +57,7 @@ fn a_chain_does_every_iteration_in_every_thread() {
 
 #[test]
 fn a_read_reads_every_byte_also_of_more_than_there_is() {
-    let Some(mut gpu) = device(true) else { return };
+    let Some(mut gpu) = device(false) else { return };
     let queue = gpu.queue().unwrap();
     let mut sum = {
         let mut before = 0u32;
@@ -97,7 +97,7 @@ fn a_read_reads_every_byte_also_of_more_than_there_is() {
 
 #[test]
 fn a_product_is_the_product() {
-    let Some(mut gpu) = device(true) else { return };
+    let Some(mut gpu) = device(false) else { return };
     let queue = gpu.queue().unwrap();
     for n in [1u32, 17, 64, 100, 257] {
         run(&mut gpu, queue, Kernel::Matmul { n });
@@ -113,7 +113,7 @@ fn a_product_is_the_product() {
 
 #[test]
 fn too_much_is_refused_and_the_device_goes_on() {
-    let Some(mut gpu) = device(true) else { return };
+    let Some(mut gpu) = device(false) else { return };
     let queue = gpu.queue().unwrap();
     for kernel in [Kernel::Matmul { n: 1_000_000 }, Kernel::Stream { bytes: u64::MAX }] {
         let error = gpu.commit(queue, &kernel).unwrap_err();
@@ -124,7 +124,7 @@ fn too_much_is_refused_and_the_device_goes_on() {
 
 #[test]
 fn queues_that_share_a_real_one_keep_their_order() {
-    let Some(mut gpu) = device(true) else { return };
+    let Some(mut gpu) = device(false) else { return };
     let real = gpu.context.queues.len();
     let queues: Vec<Queue> = (0..2 * real + 1).map(|_| gpu.queue().unwrap()).collect();
     let mut tickets = vec![Vec::new(); queues.len()];
@@ -151,9 +151,9 @@ fn queues_that_share_a_real_one_keep_their_order() {
 }
 
 #[test]
-fn round_trips_place_stamps_as_well_as_the_driver_does() {
-    for calibrated in [true, false] {
-        let Some(mut gpu) = device(calibrated) else { return };
+fn stamps_are_placed_with_and_without_the_drivers_help() {
+    for plain in [false, true] {
+        let Some(mut gpu) = device(plain) else { return };
         let queue = gpu.queue().unwrap();
         for _ in 0..20 {
             let kernel = Kernel::Fma { iterations: 500, threads: 65_536 };
@@ -175,7 +175,7 @@ fn round_trips_place_stamps_as_well_as_the_driver_does() {
 
 #[test]
 fn a_buffer_that_stands_written_is_used_again() {
-    let Some(mut gpu) = device(true) else { return };
+    let Some(mut gpu) = device(false) else { return };
     let queue = gpu.queue().unwrap();
     let kernels = [Kernel::Empty, Kernel::Fma { iterations: 9, threads: 32 }];
     for kernel in kernels {
@@ -191,8 +191,24 @@ fn a_buffer_that_stands_written_is_used_again() {
 }
 
 #[test]
+fn a_process_can_open_a_device_again_and_again() {
+    // NVIDIA's driver can be loaded some ten times, then no more: it has to stay loaded.
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for _ in 0..25 {
+                    let Some(mut gpu) = device(false) else { return };
+                    let queue = gpu.queue().unwrap();
+                    run(&mut gpu, queue, Kernel::Empty);
+                }
+            });
+        }
+    });
+}
+
+#[test]
 fn a_lost_device_stays_lost_and_goes_in_peace() {
-    let Some(mut gpu) = device(true) else { return };
+    let Some(mut gpu) = device(false) else { return };
     let queue = gpu.queue().unwrap();
     gpu.commit(queue, &Kernel::Fma { iterations: 1_000, threads: 65_536 }).unwrap();
     let lost = gpu.trouble("a test", ash::vk::Result::ERROR_DEVICE_LOST);

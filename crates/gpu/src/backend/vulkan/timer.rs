@@ -13,7 +13,7 @@ use everwarm_units::{Instant, Span};
 use std::sync::Arc;
 
 /// Readings of one burst.
-const BURST: usize = 4;
+const BURST: usize = 8;
 
 /// How old the last burst may get. Source: at a drift known to 1 ppm it is then off by 0.5 us.
 const AGE_MAX: Span = Span::ms(500);
@@ -40,13 +40,12 @@ enum Source {
 }
 
 impl Timer {
-    /// Reads the timer for the first time. Without `calibrated` it is read by round trips, whatever
-    /// the driver can.
+    /// Reads the timer for the first time.
     ///
     /// # Errors
     /// The driver's.
-    pub fn new(context: &Arc<Context>, calibrated: bool) -> Result<Self, vk::Result> {
-        let mut source = match calibrated && context.calibrated.is_some() {
+    pub fn new(context: &Arc<Context>) -> Result<Self, vk::Result> {
+        let mut source = match context.calibrated.is_some() {
             true => Source::Calibrated,
             false => Source::round_trip(context)?,
         };
