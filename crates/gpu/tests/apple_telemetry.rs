@@ -307,12 +307,32 @@ fn the_page_names_every_property_and_its_key() {
     }
 }
 
+/// On the day when there is a Mac. A virtual one may tell nothing: then it says why.
+#[cfg(target_os = "macos")]
+#[test]
+fn a_mac_tells_or_says_why_not() {
+    use everwarm_gpu::backend::metal::telemetry::Telemetry;
+    let mut telemetry = Telemetry::open().unwrap();
+    for _ in 0..3 {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        let reading = telemetry.read();
+        println!("{reading:?}");
+        let told = |field: &str| !reading.missing.iter().any(|(missing, _)| *missing == field);
+        assert_eq!(told("residency"), reading.residency.is_some());
+        assert_eq!(told("gpu_energy"), reading.gpu_energy.is_some());
+    }
+    let environment = everwarm_gpu::Environment::read();
+    for (what, value) in telemetry.facts().into_iter().chain(environment.facts()) {
+        println!("{what}: {value}");
+        assert!(!what.is_empty() && !value.is_empty());
+    }
+    println!("{:?}", telemetry.inventory().chip_file());
+}
+
+#[cfg(not(target_os = "macos"))]
 #[test]
 fn elsewhere_than_on_a_mac_everything_says_so() {
     use everwarm_gpu::backend::{metal::telemetry::Telemetry, traced_chip};
-    if cfg!(target_os = "macos") {
-        return;
-    }
     assert_eq!(Telemetry::open().err().unwrap(), "needs macOS");
     let watched = everwarm_gpu::watch("metal:0").err().unwrap().to_string();
     let chip = traced_chip("metal:0").unwrap_err().to_string();
