@@ -9,19 +9,42 @@
 //! Every line is `what: p50 p90 p99 max (count)`; times in microseconds.
 
 use everwarm_gpu::backend::cuda::yardstick::Bare;
-use everwarm_gpu::{Backend, Completion, Error, Monotonic, Queue, Telemetry, open, watch};
+use everwarm_gpu::{
+    Backend, Completion, Counters, Error, Monotonic, Queue, Telemetry, open, watch,
+};
 use everwarm_units::Span;
 use everwarm_workload::Kernel;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let id = std::env::args().nth(1).unwrap_or_else(|| "cuda:0".to_owned());
+    let only_open = std::env::args().nth(2).is_some();
     let mut watch = watch(&id)?;
     let watch = watch.as_mut();
+    if only_open {
+        println!("before opening: {:?}", watch.read()?.clock);
+        return opening(&id).map(drop).map_err(Into::into);
+    }
     power(watch, "without a context")?;
+    let mut gpu = opening(&id)?;
+    let gpu_ref = gpu.as_mut();
+    power(watch, "with an idle context")?;
+    let queue = gpu_ref.queue()?;
+    overhead(gpu_ref, queue, &id)?;
+    gaps(gpu_ref, queue)?;
+    waking(gpu_ref, queue, watch)?;
+    steady(gpu_ref, queue, watch)?;
+    costs(gpu_ref, queue)?;
+    holding(gpu_ref, queue, watch)?;
+    drop(gpu);
+    power(watch, "after the context was closed")?;
+    Ok(())
+}
+
+/// Opens the device and prints what it tells.
+fn opening(id: &str) -> Result<Box<dyn Backend>, Error> {
     let begin = Monotonic::now();
-    let mut gpu = open(&id)?;
+    let gpu = open(id)?;
     println!("open: {}", Monotonic::now().since(begin));
-    let gpu = gpu.as_mut();
     println!("{}", gpu.device().name);
     for (name, value) in &gpu.device().facts {
         println!("  {name}: {value}");
@@ -29,15 +52,37 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (full, group) =
         (gpu.device().fma_iterations_per_ms, gpu.device().fma_iterations_per_ms_group);
     println!("FMA iterations a ms: {full:.0} full, {group:.0} one group");
-    power(watch, "with an idle context")?;
-    let queue = gpu.queue()?;
-    overhead(gpu, queue, &id)?;
-    gaps(gpu, queue)?;
-    waking(gpu, queue, watch)?;
-    steady(gpu, queue, watch)?;
-    costs(gpu, queue)?;
-    power(watch, "after work, with a context")?;
+    Ok(gpu)
+}
+
+/// What a hold draws: two small kernels of 1 ms in flight, for four seconds.
+fn holding(gpu: &mut dyn Backend, queue: Queue, watch: &mut dyn Telemetry) -> Result<(), Error> {
+    for threads in [Kernel::GROUP_THREADS, Kernel::FMA_THREADS] {
+        // What ran before has left the average by then.
+        let later = gpu.now() + Span::s(2);
+        gpu.sleep_until(later);
+        let kernel = gpu.device().fma(Span::ms(1), threads);
+        let before = watch.read()?;
+        gpu.commit(queue, &kernel)?;
+        for _ in 0..4_000 {
+            gpu.commit(queue, &kernel)?;
+            land(gpu)?;
+        }
+        land(gpu)?;
+        let after = watch.read()?;
+        let clock = after.clock.map(|clock| clock.as_mhz());
+        println!(
+            "hold with {threads} threads: {:?} W by the energy counter, {clock:?} MHz",
+            spent(&before, &after)
+        );
+    }
     Ok(())
+}
+
+/// Power between two readings of the energy counter. Unit: W.
+fn spent(before: &Counters, after: &Counters) -> Option<f64> {
+    let energy = after.gpu_energy?.as_j() - before.gpu_energy?.as_j();
+    Some(energy / after.at.since(before.at).as_secs())
 }
 
 /// Percentiles of times in us.
@@ -49,7 +94,7 @@ fn print(what: &str, mut ns: Vec<u64>) {
 
 fn power(watch: &mut dyn Telemetry, what: &str) -> Result<(), Error> {
     let before = watch.read()?;
-    for _ in 0..6 {
+    for _ in 0..10 {
         std::thread::sleep(std::time::Duration::from_millis(500));
         let now = watch.read()?;
         let text = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
@@ -63,10 +108,7 @@ fn power(watch: &mut dyn Telemetry, what: &str) -> Result<(), Error> {
         );
     }
     let after = watch.read()?;
-    if let (Some(from), Some(to)) = (before.gpu_energy, after.gpu_energy) {
-        let spent = (to.as_j() - from.as_j()) / after.at.since(before.at).as_secs();
-        println!("{what}: {spent:.1} W by the energy counter");
-    }
+    println!("{what}: {:?} W by the energy counter", spent(&before, &after));
     Ok(())
 }
 
@@ -162,7 +204,7 @@ fn nanos(spans: impl Iterator<Item = Span>) -> Vec<u64> {
 /// The first dispatch after nothing for a while.
 fn waking(gpu: &mut dyn Backend, queue: Queue, watch: &mut dyn Telemetry) -> Result<(), Error> {
     let kernel = gpu.device().fma(Span::ms(1), Kernel::FMA_THREADS);
-    for (idle, times) in [(1, 50), (10, 30), (100, 10), (1_000, 4), (5_000, 1)] {
+    for (idle, times) in [(1, 50), (10, 30), (100, 10), (1_000, 3)] {
         let (mut start, mut ran, mut clocks) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..times {
             let later = gpu.now() + Span::ms(idle);
@@ -211,13 +253,11 @@ fn steady(gpu: &mut dyn Backend, queue: Queue, watch: &mut dyn Telemetry) -> Res
         clocks.get(clocks.len() / 2),
         clocks.last()
     );
-    if let (Some(from), Some(to)) = (before.gpu_energy, after.gpu_energy) {
-        let spent = (to.as_j() - from.as_j()) / after.at.since(before.at).as_secs();
-        println!(
-            "steady: {spent:.1} W by the energy counter, {:?} by the power reading",
-            after.power
-        );
-    }
+    println!(
+        "steady: {:?} W by the energy counter, {:?} by the power reading",
+        spent(&before, &after),
+        after.power.map(|power| power.as_w())
+    );
     Ok(())
 }
 
@@ -250,11 +290,7 @@ fn costs(gpu: &mut dyn Backend, queue: Queue) -> Result<(), Error> {
             per_s(kernel.bytes().unwrap_or(0.0))
         );
     }
-    for kernel in [
-        Kernel::Stream { bytes: u64::MAX },
-        Kernel::Matmul { n: 500_000 },
-        Kernel::Matmul { n: 100_000 },
-    ] {
+    for kernel in [Kernel::Stream { bytes: u64::MAX }, Kernel::Matmul { n: 500_000 }] {
         match gpu.commit(queue, &kernel) {
             Err(error) => println!("refused: {error}"),
             Ok(_) => println!("{kernel:?} runs: {:?}", land(gpu)?),

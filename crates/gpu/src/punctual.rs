@@ -43,6 +43,21 @@ pub(crate) fn sleep_until(deadline: Monotonic) {
     }
 }
 
+/// Sleeps for a few microseconds or more, without the slack that a thread's timers have at first; it
+/// asks for that once a thread, and takes no other privilege.
+pub(crate) fn nap(span: Span) {
+    #[cfg(target_os = "linux")]
+    {
+        thread_local! {
+            static ASKED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+        }
+        if !ASKED.replace(true) {
+            linux::no_slack();
+        }
+    }
+    std::thread::sleep(span.into());
+}
+
 #[cfg(target_os = "linux")]
 mod linux {
     use std::num::NonZeroU64;
@@ -61,8 +76,12 @@ mod linux {
         period: u64,
     }
 
-    pub(super) fn wake_promptly() {
+    pub(super) fn no_slack() {
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+    }
+
+    pub(super) fn wake_promptly() {
+        no_slack();
         // A privileged process may go before others altogether. (On Linux a nice value belongs to
         // a thread, whatever the name of the call says.)
         let _ = rustix::process::setpriority_process(None, -10);
@@ -76,7 +95,7 @@ mod linux {
     }
 
     pub(super) fn keep_real_time() -> bool {
-        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        no_slack();
         // The lowest of the real-time priorities is above everything that is not real time.
         let policy = libc::SCHED_RR as u32;
         set_scheduling(SchedAttr { policy, priority: 1, ..SchedAttr::default() })

@@ -118,9 +118,10 @@ fn in_context(call: &str) {
     rule(CURRENT.get(), &format!("{call} without a current context"));
 }
 
+#[cfg(not(blank_library))]
 #[unsafe(no_mangle)]
 extern "C" fn cuInit(_flags: c_uint) -> c_int {
-    fault(0)
+    if cfg!(refusing_driver) { 100 } else { 0 }
 }
 #[unsafe(no_mangle)]
 extern "C" fn cuDriverGetVersion(to: *mut c_int) -> c_int {
@@ -139,7 +140,7 @@ extern "C" fn cuGetErrorName(code: c_int, to: *mut *const c_char) -> c_int {
 }
 #[unsafe(no_mangle)]
 extern "C" fn cuDeviceGetCount(to: *mut c_int) -> c_int {
-    write(to, 2)
+    write(to, if cfg!(empty_driver) { 0 } else { 2 })
 }
 #[unsafe(no_mangle)]
 extern "C" fn cuDeviceGet(to: *mut c_int, ordinal: c_int) -> c_int {

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// What the library can be made to do wrong.
+/// What the library can be made to do wrong while it runs. Other things are configurations that it is
+/// compiled in: `old_driver` lacks a function, `refusing_driver` finds no device, `empty_driver` has
+/// none, `blank_library` is no driver at all.
 #[derive(Clone, Copy)]
 pub enum Fault {
-    /// `cuInit` answers with this code.
-    Init = 0,
     /// `cuLaunchKernel` does.
     Launch = 1,
     /// All memory is taken.
@@ -61,7 +61,14 @@ pub fn build(name: &str, configuration: &[&str]) -> PathBuf {
     let driver = folder.join("libcuda.so.1");
     let compiler = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
     let mut command = Command::new(compiler);
-    command.args(["--edition=2024", "--crate-type=cdylib", "-Anon_snake_case", "-o"]);
+    command.args([
+        "--edition=2024",
+        "--crate-type=cdylib",
+        "-Anon_snake_case",
+        "-Aunexpected_cfgs",
+        "-Adead_code",
+        "-o",
+    ]);
     command.arg(&driver).arg(source);
     command.args(configuration.iter().flat_map(|cfg| ["--cfg", cfg]));
     assert!(command.status().expect("rustc runs").success(), "the fake compiles");

@@ -42,12 +42,13 @@ const LATER_ANSWER: Span = Span::ms(2);
 /// How often the driver is asked whether the device is still there.
 const ASK_DRIVER: Span = Span::ms(1);
 
-/// A wait looks without pause for so long: what a kernel of a token takes.
-const SPIN: Span = Span::us(200);
+/// A wait looks without pause for so long. Source: guess; a loop that waits for each of its kernels
+/// submits hundreds of short ones for a token, and the first sleep costs as much as one of them.
+const SPIN: Span = Span::us(500);
 
 /// Then it sleeps between looks, for this share of the time waited so far: whatever the length of
 /// the work, its end is seen late by a few per cent at most, and a core is not kept busy for it.
-const SLEEP_SHARE: u64 = 32;
+const SLEEP_SHARE: u64 = 64;
 
 /// The shortest and the longest sleep between two looks.
 const SLEEPS: (Span, Span) = (Span::us(20), Span::ms(1));
@@ -361,7 +362,7 @@ impl Backend for Cuda {
                 std::hint::spin_loop();
             } else {
                 let pause = (waited / SLEEP_SHARE).clamp(SLEEPS.0, SLEEPS.1);
-                std::thread::sleep(pause.min(deadline.since(now)).into());
+                crate::punctual::nap(pause.min(deadline.since(now)));
             }
         }
     }

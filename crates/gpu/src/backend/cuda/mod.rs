@@ -86,13 +86,19 @@ fn driver() -> Result<&'static Driver, String> {
 
 fn list() -> Vec<Found> {
     let found = driver().and_then(|driver| {
-        let count = driver.device_count().map_err(|refusal| refusal.to_string())?;
-        match count {
-            0 => Err("no CUDA: the driver has no device".to_owned()),
-            _ => Ok((0..count).map(|ordinal| look_at(driver, ordinal)).collect()),
-        }
+        let count = device_count(driver)?;
+        Ok((0..count).map(|ordinal| look_at(driver, ordinal)).collect())
     });
     found.unwrap_or_else(|why| vec![Found::unusable("cuda:0", why)])
+}
+
+/// How many devices the driver has, at least one.
+fn device_count(driver: &Driver) -> Result<i32, String> {
+    match driver.device_count() {
+        Ok(count) if count > 0 => Ok(count),
+        Ok(_) => Err("no CUDA: the driver has no device".to_owned()),
+        Err(refusal) => Err(format!("no CUDA: {refusal}")),
+    }
 }
 
 /// A device as it is listed: what can be told without a context.
@@ -118,7 +124,7 @@ fn look_at(driver: &Driver, ordinal: i32) -> Found {
 
 /// The number in an id that names a device there is.
 fn ordinal(driver: &Driver, id: &str) -> Result<i32, String> {
-    let count = driver.device_count().map_err(|refusal| refusal.to_string())?;
+    let count = device_count(driver)?;
     let number = super::rest(id).parse().ok().filter(|number| *number >= 0);
     let number = number.ok_or("expected a number, as in cuda:0")?;
     match number < count {

@@ -184,8 +184,10 @@ impl Shared {
     /// New memory, whose contents are set in the order of `stream`.
     fn filled(&self, bytes: u64, stream: Handle) -> Answer<u64> {
         let address = self.driver.memory_alloc(bytes as usize)?;
-        self.driver.memory_fill(address, ONE, (bytes / 4) as usize, stream)?;
-        Ok(address)
+        let filled = self.driver.memory_fill(address, ONE, (bytes / 4) as usize, stream);
+        filled.map(|()| address).inspect_err(|_| {
+            let _ = self.driver.memory_free(address);
+        })
     }
 }
 
@@ -207,6 +209,13 @@ impl Drop for Shared {
 fn build(driver: &Driver) -> Answer<(Handle, Kernels, u64)> {
     let text = CString::new(KERNELS).expect("the kernels' text has no 0");
     let module = driver.module_load(&text)?;
+    built(driver, module).map(|(kernels, sink)| (module, kernels, sink)).inspect_err(|_| {
+        // The first refusal is the one to tell.
+        let _ = driver.module_unload(module);
+    })
+}
+
+fn built(driver: &Driver, module: Handle) -> Answer<(Kernels, u64)> {
     let function = |name| driver.module_function(module, name);
     let kernels = Kernels {
         empty: function("everwarm_empty")?,
@@ -216,7 +225,7 @@ fn build(driver: &Driver) -> Answer<(Handle, Kernels, u64)> {
         ping: function("everwarm_ping")?,
         ticks: function("everwarm_ticks")?,
     };
-    Ok((module, kernels, driver.memory_alloc(16)?))
+    Ok((kernels, driver.memory_alloc(16)?))
 }
 
 /// A power of two well above the cache, and at most a quarter of the memory.
