@@ -9,6 +9,7 @@ mod apple;
 mod bench;
 mod pages;
 mod proof;
+mod ptx;
 mod report;
 mod setup;
 mod shaders;
@@ -58,6 +59,8 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
+    /// Assembles the CUDA kernels for five generations of GPUs, with NVIDIA's assembler from PyPI.
+    Ptx,
     /// Times the check of the built-in claims and the simulator's engine, in release.
     Bench,
     /// Recovers 20 random chips from noisy runs and writes the table of docs/fit.md.
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
         Task::Tidy => tidy::print(),
         Task::Pages { check } => pages::run(check),
         Task::Shaders { check } => shaders::run(check),
+        Task::Ptx => ptx::run(),
         Task::Bench => bench::run(),
         Task::FitProof(args) => proof::run(&args),
     };
