@@ -1,4 +1,4 @@
-//! A run as records (JSON Lines, Parquet) and as a summary for people.
+//! A run as records: what JSON Lines and Parquet are written from.
 
 use crate::data::{Dispatch, RunData, StepRun};
 use crate::scenario::Part;
@@ -185,63 +185,4 @@ pub fn telemetry(c: &Counters) -> record::Telemetry {
         limited_by: c.limited_by.clone(),
         busy: c.busy,
     }
-}
-
-/// One label of one cell, over all rounds.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Summary {
-    /// The cell, if the scenario has variables.
-    pub cell: Option<String>,
-    /// The actor.
-    pub actor: String,
-    /// The step's label.
-    pub label: String,
-    /// How often the step ran.
-    pub runs: usize,
-    /// Command buffers in all.
-    pub dispatches: usize,
-    /// Median host time of the step. Unit: ms.
-    pub wall_ms: Option<f64>,
-    /// Median time of a command buffer on the GPU. Unit: ms.
-    pub execution_ms: Option<f64>,
-    /// Median commit-to-start of the step's first buffer. Unit: ms.
-    pub first_start_ms: Option<f64>,
-    /// Lowest and highest p-state at a start.
-    pub pstates: Option<(u8, u8)>,
-    /// Lowest and highest clock that was counted while a buffer ran. Unit: MHz.
-    pub clocks_mhz: Option<(f64, f64)>,
-}
-
-/// What a person wants to see of a run: every step with work, cell by cell.
-pub fn summary(run: &RunData) -> Vec<Summary> {
-    let mut groups: BTreeMap<(usize, String, usize, String), Vec<&StepRun>> = BTreeMap::new();
-    for unit in &run.units {
-        for step in unit.steps.iter().filter(|step| !step.dispatches.is_empty()) {
-            let key = (unit.cell, step.actor.clone(), step.index, step.label.clone());
-            groups.entry(key).or_default().push(step);
-        }
-    }
-    let summary = |((cell, actor, _, label), steps): (_, Vec<&StepRun>)| {
-        let median = |values: Vec<f64>| everwarm_stats::median(&values);
-        let all = || steps.iter().flat_map(|step| &step.dispatches);
-        let states: Vec<u8> = all().filter_map(|d| d.pstate).map(|p| p.0).collect();
-        let clocks = || all().filter_map(|d| d.clock).map(Hertz::as_mhz);
-        let first = |step: &&StepRun| {
-            let d = step.dispatches.first()?;
-            Some(d.gpu_start.since(d.committed).as_ms())
-        };
-        Summary {
-            cell: cell_name(&run.cells[cell]),
-            actor,
-            label,
-            runs: steps.len(),
-            dispatches: all().count(),
-            wall_ms: median(steps.iter().map(|s| s.end.since(s.begin).as_ms()).collect()),
-            execution_ms: median(all().map(|d| d.execution().as_ms()).collect()),
-            first_start_ms: median(steps.iter().filter_map(first).collect()),
-            pstates: states.iter().min().copied().zip(states.iter().max().copied()),
-            clocks_mhz: clocks().reduce(f64::min).zip(clocks().reduce(f64::max)),
-        }
-    };
-    groups.into_iter().map(summary).collect()
 }

@@ -18,6 +18,7 @@ mod measure;
 mod predict;
 mod scenario;
 mod self_test;
+mod summary;
 mod text;
 
 pub use ablate::{
@@ -30,7 +31,7 @@ pub use claims::{
     check_chip, fits,
 };
 pub use data::{Dispatch, RunData, StepRun, Unit};
-pub use export::{Summary, cell_name, manifest, records, summary, telemetry};
+pub use export::{cell_name, manifest, records, telemetry};
 pub use figures::{Axis, Curve, Error as FigureError, Figure, Figures, Mark, Panel, Point, Series};
 pub use interpret::{Error, run, run_on_backend, run_on_chip};
 pub use measure::{Dimension, Measure, Measured, Unit as MeasureUnit};
@@ -39,4 +40,5 @@ pub use predict::{
 };
 pub use scenario::{Actor, Cell, Order, Part, Run, Scenario, Step, StepKind, Until, Work};
 pub use self_test::self_test;
+pub use summary::{Summary, summary};
 pub use text::BadInput;

@@ -1,11 +1,10 @@
 //! `everwarm lab fit`.
 
-use super::short;
+use super::{run_file, short};
 use crate::bench::bar;
 use crate::output::{print, print_json, write_whole};
 use anyhow::Context;
 use everwarm_lab::fit::{Fit, Options, fit};
-use everwarm_record::Run;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -53,7 +52,8 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(clock) = args.top_clock {
         anyhow::ensure!(clock > 0.0 && clock.is_finite(), "--top-clock is {clock}; expected MHz");
     }
-    let runs = args.runs.iter().map(|path| read(path)).collect::<anyhow::Result<Vec<_>>>()?;
+    let runs =
+        args.runs.iter().map(|path| run_file::load(path)).collect::<anyhow::Result<Vec<_>>>()?;
     for (run, path) in runs.iter().zip(&args.runs) {
         if let Some(broken) = &run.truncated {
             let (shown, line) = (path.display(), broken.line);
@@ -80,12 +80,6 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
         false => print(&text(&fitted, &args.output))?,
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn read(path: &Path) -> anyhow::Result<Run> {
-    let shown = path.display();
-    let bytes = std::fs::read(path).with_context(|| format!("the run `{shown}` can't be read"))?;
-    Run::from_json_lines(&bytes).with_context(|| format!("`{shown}` is no recorded run"))
 }
 
 fn document(fitted: &Fit, output: &Path) -> Value {

@@ -9,6 +9,7 @@ mod predict;
 mod predict_tables;
 mod run;
 mod run_file;
+mod show;
 
 use anyhow::Context;
 use everwarm_lab::Claims;
@@ -29,6 +30,7 @@ pub struct Args {
 enum Command {
     List(list::Args),
     Run(run::Args),
+    Show(show::Args),
     Check(check::Args),
     Ablate(ablate::Args),
     Figures(figures::Args),
@@ -41,6 +43,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
         Command::List(args) => list::run(args),
         Command::Run(args) => run::run(args),
+        Command::Show(args) => show::run(args),
         Command::Check(args) => check::run(args),
         Command::Ablate(args) => ablate::run(args),
         Command::Figures(args) => figures::run(args),

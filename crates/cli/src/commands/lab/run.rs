@@ -1,23 +1,21 @@
 //! `everwarm lab run`.
 
-use super::run_file;
-use super::{device, read, short};
+use super::{device, read};
+use super::{run_file, show};
 use crate::bench::bar;
 use crate::output::{print, print_json};
 use anyhow::Context;
-use everwarm_lab::{RunData, Scenario, Summary};
-use serde_json::{Value, json};
+use everwarm_lab::Scenario;
+use everwarm_record::Run;
+use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
 
 /// Runs a scenario and records what happened.
 ///
-/// It prints a line for each step with work in each cell of the sweep, medians over all rounds:
-/// `wall` is the step's time on the host, `buffer` how long a command buffer executed, `first
-/// start` the time from the first buffer's commit to its start on the GPU; `speed` is the lowest and
-/// the highest p-state at which a buffer began, or the lowest and highest clock that was counted.
-/// docs/record.md tells what `-o` writes.
+/// It prints a line for each step with work in each cell of the sweep, as `lab show` does of a
+/// recorded run. docs/record.md tells what `-o` writes.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   everwarm lab run ramp-500ms --device sim:m2
@@ -33,7 +31,7 @@ pub(super) struct Args {
     /// Where to run it, such as sim:m2 [default: the first real device, else sim:m2].
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
-    /// The run's file: JSON Lines, or Parquet if it ends in .parquet. With several scenarios, a folder
+    /// The run's file: JSON Lines, compressed if it ends in .gz, or Parquet if in .parquet. With several scenarios, a folder
     /// that gets a file each, NAME.jsonl.
     #[arg(short, long, value_name = "RUN")]
     output: Option<PathBuf>,
@@ -57,8 +55,8 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let [plan] = &plans[..] {
         let run = carry_out(plan, &id, &args)?;
         match args.json {
-            true => print_json(&run_json(&run, plan.output.as_deref()))?,
-            false => print(&summary_text(&run, plan.output.as_deref()))?,
+            true => print_json(&show::json_of(&run, plan.output.as_deref()))?,
+            false => print(&show::text(&run, plan.output.as_deref()))?,
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -74,8 +72,8 @@ fn run_each(plans: &[Plan], id: &str, args: &Args) -> anyhow::Result<ExitCode> {
             eprintln!("{} of {}: {}", n + 1, plans.len(), plan.scenario.name);
         }
         match carry_out(plan, id, args) {
-            Ok(run) if args.json => documents.push(run_json(&run, plan.output.as_deref())),
-            Ok(run) => print(&format!("{}\n", summary_text(&run, plan.output.as_deref())))?,
+            Ok(run) if args.json => documents.push(show::json_of(&run, plan.output.as_deref())),
+            Ok(run) => print(&format!("{}\n", show::text(&run, plan.output.as_deref())))?,
             Err(error) => match error.downcast_ref::<everwarm_lab::Error>() {
                 Some(refused) if refused.cannot() => {
                     passed_over.push((plan.scenario.name.clone(), refused.to_string()));
@@ -148,21 +146,22 @@ fn plans(args: &Args) -> anyhow::Result<Vec<Plan>> {
 }
 
 /// Runs one scenario and writes its record.
-fn carry_out(plan: &Plan, id: &str, args: &Args) -> anyhow::Result<RunData> {
+fn carry_out(plan: &Plan, id: &str, args: &Args) -> anyhow::Result<Run> {
     let scenario = &plan.scenario;
     let self_test = everwarm_lab::self_test(id)?;
     let started = SystemTime::now();
     let bar = bar((scenario.cells.len() * scenario.rounds as usize) as u64, args.json);
     let run = everwarm_lab::run(scenario, id, |done, _| bar.set_position(done as u64))?;
     bar.finish_and_clear();
+    let mut manifest = everwarm_lab::manifest(&run, &plan.text);
+    manifest.self_test = Some(self_test);
+    if !run.device.virtual_time {
+        let since = started.duration_since(SystemTime::UNIX_EPOCH).ok();
+        manifest.started_unix_ns = since.and_then(|d| u64::try_from(d.as_nanos()).ok());
+    }
+    let run = everwarm_lab::records(&run, manifest);
     if let Some(path) = &plan.output {
-        let mut manifest = everwarm_lab::manifest(&run, &plan.text);
-        manifest.self_test = Some(self_test);
-        if !run.device.virtual_time {
-            let since = started.duration_since(SystemTime::UNIX_EPOCH).ok();
-            manifest.started_unix_ns = since.and_then(|d| u64::try_from(d.as_nanos()).ok());
-        }
-        run_file::save(path, &everwarm_lab::records(&run, manifest), args.force)?;
+        run_file::save(path, &run, args.force)?;
     }
     Ok(run)
 }
@@ -181,71 +180,4 @@ fn scenario(name: &str) -> anyhow::Result<(Scenario, String)> {
     }
     let text = read(Path::new(name), "scenario")?;
     Ok((Scenario::from_toml(name, &text)?, text))
-}
-
-fn run_json(run: &RunData, output: Option<&Path>) -> Value {
-    json!({
-        "device": run.device.id,
-        "scenario": run.scenario,
-        "seed": run.seed,
-        "output": output.map(|path| path.display().to_string()),
-        "steps": everwarm_lab::summary(run).iter().map(summary_json).collect::<Vec<_>>(),
-    })
-}
-
-fn summary_json(row: &Summary) -> Value {
-    json!({
-        "cell": row.cell,
-        "actor": row.actor,
-        "label": row.label,
-        "runs": row.runs,
-        "dispatches": row.dispatches,
-        "wall_ms": row.wall_ms,
-        "execution_ms": row.execution_ms,
-        "first_commit_to_start_ms": row.first_start_ms,
-        "pstates": row.pstates.map(|(low, high)| [low, high]),
-        "clocks_mhz": row.clocks_mhz.map(|(low, high)| [low, high]),
-    })
-}
-
-fn summary_text(run: &RunData, output: Option<&Path>) -> String {
-    let rows = &everwarm_lab::summary(run);
-    let ms = |value: Option<f64>| value.map_or("-".to_owned(), |v| format!("{} ms", short(v)));
-    let cell = |row: &Summary| row.cell.clone().unwrap_or_else(|| "-".to_owned());
-    let width =
-        |shown: Vec<usize>, head: &str| shown.into_iter().max().unwrap_or(0).max(head.len());
-    let cells = width(rows.iter().map(|row| cell(row).chars().count()).collect(), "cell");
-    let labels = width(rows.iter().map(|row| row.label.chars().count()).collect(), "step");
-    let row = |row: &Summary| {
-        let speed = speed(row);
-        format!(
-            "{:cells$}  {:labels$}  {:>5} {:>9} {:>12} {:>12} {:>12}  {speed}\n",
-            cell(row),
-            row.label,
-            row.runs,
-            row.dispatches,
-            ms(row.wall_ms),
-            ms(row.execution_ms),
-            ms(row.first_start_ms),
-        )
-    };
-    let head = format!(
-        "{:cells$}  {:labels$}  {:>5} {:>9} {:>12} {:>12} {:>12}  speed\n",
-        "cell", "step", "runs", "buffers", "wall", "buffer", "first start"
-    );
-    let recorded = output.map(|path| format!("\nrecorded in {}\n", path.display()));
-    let title = format!("{} on {} ({})\n\n", run.scenario, run.device.id, run.device.name);
-    let lines: String = rows.iter().map(row).collect();
-    title + &head + &lines + &recorded.unwrap_or_default()
-}
-
-/// The lowest and highest p-state, or clock where the device tells no p-states.
-fn speed(row: &Summary) -> String {
-    match (row.pstates, row.clocks_mhz) {
-        (Some((low, high)), _) if low == high => format!("P{low}"),
-        (Some((low, high)), _) => format!("P{low}-P{high}"),
-        (None, Some((low, high))) if high - low < 0.5 => format!("{high:.0} MHz"),
-        (None, Some((low, high))) => format!("{low:.0}-{high:.0} MHz"),
-        (None, None) => "-".to_owned(),
-    }
 }

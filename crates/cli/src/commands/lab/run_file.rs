@@ -1,6 +1,11 @@
-//! Where a run is written: one file of JSON Lines, or tables beside each other.
+//! Where a run is written and read: one file of JSON Lines, compressed or not, or tables beside each
+//! other.
 
 use crate::output::write_whole;
+use anyhow::Context;
+use everwarm_record::Run;
+use flate2::{Compression, read::MultiGzDecoder, write::GzEncoder};
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 const NO_PARQUET: &str = "this build can't write Parquet (build it with `--features parquet`); \
@@ -26,11 +31,36 @@ pub(super) fn writable(path: &Path, force: bool) -> anyhow::Result<()> {
 }
 
 /// Writes a run so that its file is there whole or not at all.
-pub(super) fn save(path: &Path, run: &everwarm_record::Run, force: bool) -> anyhow::Result<()> {
+pub(super) fn save(path: &Path, run: &Run, force: bool) -> anyhow::Result<()> {
     match is_table(path) {
         true => save_tables(path, run, force),
+        false if is_compressed(path) => {
+            let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+            packed.write_all(&run.to_json_lines())?;
+            write_whole(path, &packed.finish()?, force)
+        }
         false => write_whole(path, &run.to_json_lines(), force),
     }
+}
+
+/// Reads a run that [`save`] has written as JSON Lines; what was compressed is told by its first bytes.
+pub(super) fn load(path: &Path) -> anyhow::Result<Run> {
+    let shown = path.display();
+    let mut bytes =
+        std::fs::read(path).with_context(|| format!("the run `{shown}` can't be read"))?;
+    if bytes.starts_with(&[0x1f, 0x8b]) {
+        let packed = std::mem::take(&mut bytes);
+        let unpacked = MultiGzDecoder::new(&packed[..]).read_to_end(&mut bytes);
+        // Whatever came out before a cut is good.
+        if bytes.is_empty() {
+            unpacked.with_context(|| format!("the run `{shown}` can't be unpacked"))?;
+        }
+    }
+    Run::from_json_lines(&bytes).with_context(|| format!("`{shown}` is no recorded run"))
+}
+
+fn is_compressed(path: &Path) -> bool {
+    path.extension().is_some_and(|ext| ext == "gz")
 }
 
 /// Every file of a run that is written to `path`. In tables, the command buffers stand under the
@@ -46,7 +76,7 @@ fn files(path: &Path) -> Vec<PathBuf> {
 }
 
 #[cfg(feature = "parquet")]
-fn save_tables(path: &Path, run: &everwarm_record::Run, force: bool) -> anyhow::Result<()> {
+fn save_tables(path: &Path, run: &Run, force: bool) -> anyhow::Result<()> {
     let tables = everwarm_record::parquet::to_tables(run)?;
     for (file, (_, bytes)) in files(path).iter().zip(tables) {
         write_whole(file, &bytes, force)?;
@@ -55,6 +85,6 @@ fn save_tables(path: &Path, run: &everwarm_record::Run, force: bool) -> anyhow::
 }
 
 #[cfg(not(feature = "parquet"))]
-fn save_tables(_path: &Path, _run: &everwarm_record::Run, _force: bool) -> anyhow::Result<()> {
+fn save_tables(_path: &Path, _run: &Run, _force: bool) -> anyhow::Result<()> {
     anyhow::bail!(NO_PARQUET)
 }
