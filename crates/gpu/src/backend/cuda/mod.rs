@@ -28,7 +28,7 @@ use super::{Entry, Found};
 use crate::{Backend, Counters, Error, FmaRates, Monotonic, Telemetry};
 use driver::Driver;
 use everwarm_units::Span;
-use nvml::Gauge;
+pub(super) use nvml::Gauge;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -138,6 +138,11 @@ fn gauge_of(driver: &Driver, ordinal: i32) -> Result<Gauge, String> {
     let bus_id = driver.device_bus_id(device).map_err(|refusal| refusal.to_string())?;
     let uuid = driver.device_uuid(device).ok();
     Gauge::open(&libraries().management, uuid.as_ref(), &bus_id)
+}
+
+/// What the management library tells of the GPU at this place on the bus, whoever drives it.
+pub(super) fn gauge_at(bus_id: &str) -> Result<Gauge, String> {
+    Gauge::open(&libraries().management, None, bus_id)
 }
 
 /// Reads a GPU's telemetry without a context: what it costs when nobody uses it.

@@ -6,9 +6,9 @@ use super::lane::{CoreStamps, IN_FLIGHT_MAX, Lane};
 use super::loader::Extras;
 use super::plan::{Means, WIDE};
 use super::stock::Stock;
-use super::sysfs::Sysfs;
+use super::telemetry::Source;
 use super::timer::Timer;
-use super::{card, check, telemetry};
+use super::{card, check};
 use crate::{Backend, Completion, Counters, Device, Error, Monotonic, Part, Queue, Ticket, lower};
 use ash::vk;
 use everwarm_units::{Hertz, Instant, Span};
@@ -62,8 +62,8 @@ pub struct Gpu {
     pub(super) timer: Timer,
     /// Length of a tick of the timer that shaders see, where they count cycles. Unit: ns.
     pub(super) shader_tick: Option<f64>,
-    /// What the kernel tells, or why it tells nothing.
-    pub(super) telemetry: Result<Sysfs, String>,
+    /// What tells of the device, or why nothing does.
+    pub(super) telemetry: Result<Source, String>,
     /// Fences that are waited for, to allocate no list each time.
     fences: Vec<vk::Fence>,
     lost: Option<String>,
@@ -132,10 +132,10 @@ impl Gpu {
     /// Counts time and tickets from here on.
     pub(super) fn restart(&mut self, epoch: Monotonic) {
         (self.epoch, self.tickets) = (epoch, 0);
-        self.telemetry = telemetry(&self.context.card);
-        self.device.pstates = self.telemetry.as_ref().ok().and_then(Sysfs::pstates);
+        self.telemetry = Source::of(&self.context.card);
+        self.device.pstates = self.telemetry.as_ref().ok().and_then(Source::pstates);
         let about = match &self.telemetry {
-            Ok(sysfs) => sysfs.about.clone(),
+            Ok(source) => source.about(),
             Err(why) => format!("none: {why}"),
         };
         self.device.facts.push(("telemetry".to_owned(), about));
@@ -361,7 +361,7 @@ impl Backend for Gpu {
         self.alive()?;
         let at = self.now();
         match &mut self.telemetry {
-            Ok(sysfs) => Ok(sysfs.counters(at)),
+            Ok(source) => Ok(source.counters(at)),
             Err(_) => Ok(Counters { at, ..Counters::default() }),
         }
     }

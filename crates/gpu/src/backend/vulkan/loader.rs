@@ -5,6 +5,7 @@
 //! no more (it was seen with 580 on an H200; unloading gives back no thread-local memory). An
 //! instance by itself left that GPU in its idle state.
 
+use super::telemetry::NVIDIA;
 use ash::vk;
 use std::ffi::CStr;
 use std::sync::{Mutex, PoisonError};
@@ -17,9 +18,6 @@ const VERSION_USED: u32 = vk::API_VERSION_1_2;
 
 /// More queues than this are shared: each is a channel that the driver has to set up.
 const QUEUES_MAX: u32 = 8;
-
-/// NVIDIA's number on the PCI bus.
-const NVIDIA: u32 = 0x10de;
 
 /// The one of this process.
 static OPENED: Mutex<Option<&'static Vulkan>> = Mutex::new(None);
@@ -110,6 +108,8 @@ pub struct Card {
     pub name: String,
     /// True for a driver that computes on the CPU.
     pub software: bool,
+    /// The maker's number on the PCI bus.
+    pub vendor: u32,
     /// Names the device and driver among all of this machine.
     pub uuid: [u8; 16],
     /// Driver and its version, in words.
@@ -176,6 +176,7 @@ impl Card {
             physical,
             name: if software { format!("{told} (software)") } else { told.into_owned() },
             software,
+            vendor: basic.vendor_id,
             uuid: basic.pipeline_cache_uuid,
             driver: "unknown".to_owned(),
             limits: basic.limits,

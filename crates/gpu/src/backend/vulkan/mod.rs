@@ -5,8 +5,7 @@
 //! and does not wait. The host learns of an end from the buffer's fence. A handle has a logical
 //! device, queues and time base of its own, and no thread: work happens in the caller's.
 //!
-//! It does not know p-states, and neither clock nor power but from `telemetry`, where the kernel of
-//! the operating system tells. A driver that computes on the CPU (lavapipe) works as any other, says
+//! It does not know p-states, and neither clock nor power but from those who know them (`telemetry.rs`). A driver that computes on the CPU (lavapipe) works as any other, says
 //! "(software)" in its name, and is never taken where no device was chosen.
 
 mod check;
@@ -18,6 +17,7 @@ mod loader;
 mod plan;
 mod stock;
 mod sysfs;
+mod telemetry;
 #[cfg(test)]
 mod tests;
 mod timer;
@@ -55,20 +55,12 @@ fn open(id: &str) -> Result<Box<dyn Backend>, Error> {
     Ok(Box::new(handle::Gpu::open(id, handle::Options::default())?))
 }
 
-/// Reads what the kernel tells of the card; Vulkan is only asked which one it is.
+/// Reads what the machine tells of the card; Vulkan is only asked which one it is.
 fn watch(id: &str) -> Result<Box<dyn Telemetry>, Error> {
     let (_, card) = card(id)?;
-    match telemetry(&card) {
-        Ok(sysfs) => Ok(Box::new(sysfs)),
+    match telemetry::Source::of(&card) {
+        Ok(source) => Ok(Box::new(telemetry::Watch::new(source))),
         Err(why) => Err(Error::Silent { device: id.to_owned(), why }),
-    }
-}
-
-/// What the kernel tells of a card, or why it tells nothing.
-fn telemetry(card: &Card) -> Result<sysfs::Sysfs, String> {
-    match card.software {
-        true => Err("its driver computes on the CPU".to_owned()),
-        false => sysfs::Sysfs::find(std::path::Path::new("/sys"), &card.place),
     }
 }
 

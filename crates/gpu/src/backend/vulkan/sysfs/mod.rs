@@ -16,7 +16,7 @@ mod metrics;
 mod tree;
 
 use super::loader::Place;
-use crate::{Counters, Error, Monotonic, Telemetry};
+use crate::{Counters, Monotonic};
 use everwarm_units::{Celsius, Hertz, Instant, Joules, Span, Watts};
 use std::path::{Path, PathBuf};
 use tree::{entries, name, text};
@@ -171,13 +171,6 @@ impl Sysfs {
     }
 }
 
-impl Telemetry for Sysfs {
-    fn read(&mut self) -> Result<Counters, Error> {
-        let at = Monotonic::now().on_base(self.epoch);
-        Ok(self.counters(at))
-    }
-}
-
 /// Where the card at `place` tells of itself, and what to call that.
 fn source(root: &Path, place: &Place) -> Result<(Source, String), String> {
     let Some(card) = card(root, place) else {
@@ -245,7 +238,7 @@ fn is_card(path: &Path) -> bool {
 }
 
 /// A PCI address as the kernel writes it.
-fn slot([domain, bus, device, function]: [u32; 4]) -> String {
+pub fn slot([domain, bus, device, function]: [u32; 4]) -> String {
     format!("{domain:04x}:{bus:02x}:{device:02x}.{function:x}")
 }
 

@@ -37,6 +37,11 @@ impl Drop for Tree {
     }
 }
 
+/// Counters at the time since the card was found.
+fn read(card: &mut Sysfs) -> Counters {
+    card.counters(Monotonic::now().on_base(card.epoch))
+}
+
 fn node(minor: u32) -> Place {
     Place { render: Some((226, minor)), ..Place::default() }
 }
@@ -64,7 +69,7 @@ fn an_amd_card_is_found_by_its_node_or_its_slot() {
     for place in [node(128), slot, primary] {
         let mut card = tree.find(place);
         assert!(card.about.starts_with("amdgpu at ") && card.about.ends_with("card1"));
-        let counters = card.read().unwrap();
+        let counters = read(&mut card);
         assert_eq!(counters.clock, Some(Hertz::mhz(1_800.0)));
         assert_eq!(counters.memory_clock, Some(Hertz::mhz(96.0)));
         assert_eq!(counters.power, Some(Watts::w(31.0)));
@@ -92,13 +97,13 @@ fn an_i915_card_counts_what_it_spends_off() {
         ("class/drm/card0/device/hwmon/hwmon1/energy1_input", "5000000\n"),
     ]);
     let mut card = tree.find(Place { pci: Some([0, 3, 0, 0]), ..Place::default() });
-    let first = card.read().unwrap();
+    let first = read(&mut card);
     assert_eq!(first.clock, None, "a unit that is off has no clock");
     assert_eq!(first.limited_by.unwrap(), ["power cap (PL1)"]);
     // More time off than has passed: the counter is rounded, wall time is not.
     tree.write(&format!("{unit}rc6_residency_ms"), b"900000");
     tree.write("class/drm/card0/device/hwmon/hwmon1/energy1_input", b"7500000");
-    let second = card.read().unwrap();
+    let second = read(&mut card);
     assert_eq!(second.gpu_energy, Some(Joules::j(2.5)));
     let (first, residency) = (first.residency.unwrap(), second.residency.unwrap());
     assert_eq!(residency.len(), 2);
@@ -108,7 +113,7 @@ fn an_i915_card_counts_what_it_spends_off() {
     // A counter that was set back takes nothing away.
     tree.write(&format!("{unit}rc6_residency_ms"), b"0");
     tree.write("class/drm/card0/device/hwmon/hwmon1/energy1_input", b"0");
-    let third = card.read().unwrap();
+    let third = read(&mut card);
     assert_eq!(third.gpu_energy, Some(Joules::j(2.5)));
     assert!(third.residency.unwrap()[0] >= residency[0]);
 }
@@ -125,7 +130,8 @@ fn an_xe_card_tells_of_its_first_unit() {
         ("class/drm/card0/device/hwmon/hwmon2/temp2_input", "52000\n"),
         ("class/drm/card0/device/hwmon/hwmon2/energy1_input", "10\n"),
     ]);
-    let counters = tree.find(Place { primary: Some((226, 0)), ..Place::default() }).read().unwrap();
+    let mut card = tree.find(Place { primary: Some((226, 0)), ..Place::default() });
+    let counters = read(&mut card);
     assert_eq!(counters.clock, Some(Hertz::mhz(2_850.0)));
     assert_eq!(counters.temperature, Some(Celsius::c(52.0)));
     assert_eq!(counters.limited_by, None);
@@ -153,7 +159,7 @@ fn a_phones_gpu_tells_the_time_at_each_clock() {
         let mut card = tree.find(Place { primary: Some((226, 0)), ..Place::default() });
         assert_eq!(card.pstates().unwrap(), [Hertz::mhz(300.0), Hertz::mhz(900.0)]);
         tree.write(&format!("{folder}trans_stat"), stat(100, 1_000_000).as_bytes());
-        let counters = card.read().unwrap();
+        let counters = read(&mut card);
         let residency = counters.residency.unwrap();
         assert_eq!((residency[0], residency[1]), (Span::ZERO, Span::ZERO));
         assert!(
@@ -191,12 +197,12 @@ proptest! {
             tree.write(&path, if n % 2 == 0 { words.as_bytes() } else { &bytes });
         }
         if let Ok(mut card) = Sysfs::find(&tree.0, &place) {
-            card.read().unwrap();
+            read(&mut card);
             for (n, file) in files.into_iter().enumerate() {
                 let path = format!("class/drm/card0/{file}");
                 tree.write(&path, if n % 2 == 1 { words.as_bytes() } else { &bytes });
             }
-            card.read().unwrap();
+            read(&mut card);
         }
     }
 }
