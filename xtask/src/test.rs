@@ -34,17 +34,20 @@ pub enum Step {
     Docs,
     /// The Metal backend against a fake Metal, on Linux.
     FakeMetal,
+    /// Types, lints and a link for macOS, on Linux.
+    Apple,
     /// The tests against real servers; sets up what they need.
     RealServers,
 }
 
-const ALL: [Step; 7] = [
+const ALL: [Step; 8] = [
     Step::Fmt,
     Step::Tidy,
     Step::Clippy,
     Step::Tests,
     Step::Docs,
     Step::FakeMetal,
+    Step::Apple,
     Step::RealServers,
 ];
 
@@ -74,6 +77,7 @@ fn one(step: Step) -> Vec<(&'static str, Verdict)> {
         Step::Tests => "tests",
         Step::Docs => "docs",
         Step::FakeMetal => "fake metal",
+        Step::Apple => "apple",
         Step::RealServers => return real_servers(),
     };
     headline(name);
@@ -88,9 +92,10 @@ fn one(step: Step) -> Vec<(&'static str, Verdict)> {
         }),
         Step::Tests => with_packages().and_then(|()| tests(&mut ordinary_tests())),
         Step::Docs => docs(),
-        Step::FakeMetal if cfg!(not(target_os = "linux")) => {
-            Ok(Verdict::Skipped(0, "the fake stands in for macOS, on Linux alone".into()))
+        Step::FakeMetal | Step::Apple if cfg!(not(target_os = "linux")) => {
+            Ok(Verdict::Skipped(0, "it stands in for macOS, on Linux alone".into()))
         }
+        Step::Apple => apple::check().map(|()| Verdict::Passed(Tally::default())),
         Step::FakeMetal => apple::fake_metal().and_then(|mut command| tests(&mut command)),
         Step::RealServers => unreachable!("returned above"),
     };

@@ -9,6 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context, ensure};
 
+use super::zig::Zig;
 use crate::shell;
 
 /// The crate that is changed.
@@ -28,6 +29,8 @@ pub fn fake_metal() -> anyhow::Result<Command> {
     let mut command = shell::cargo();
     command.args(["test", "--manifest-path", "fake-metal/Cargo.toml", "--no-fail-fast"]);
     command.arg("--target-dir").arg(shell::target()?.join("fake-metal"));
+    // Its tests compile the kernels for this machine's CPU.
+    command.env("EVERWARM_CLANG", Zig::ready()?.native()).envs(Zig::caches());
     Ok(command)
 }
 

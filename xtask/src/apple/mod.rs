@@ -3,8 +3,13 @@
 //!
 //! None of it runs Apple's code. docs/devices/metal.md says what that leaves open.
 
+mod check;
 mod fake;
+mod macho;
+mod sdk;
+mod zig;
 
+pub use check::check;
 pub use fake::fake_metal;
 
 /// Apple's chips under macOS, as Rust calls them.
