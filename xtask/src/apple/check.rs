@@ -15,13 +15,15 @@ use super::{TARGET, macho, sdk};
 use crate::shell;
 
 /// What the program may be linked to.
-const LIBRARIES: [&str; 7] = [
+const LIBRARIES: [&str; 8] = [
     "/System/Library/Frameworks/CoreFoundation.framework/Versions/A/CoreFoundation",
     "/System/Library/Frameworks/CoreGraphics.framework/Versions/A/CoreGraphics",
     "/System/Library/Frameworks/Foundation.framework/Versions/C/Foundation",
     "/System/Library/Frameworks/IOKit.framework/Versions/A/IOKit",
     "/System/Library/Frameworks/Metal.framework/Versions/A/Metal",
     "/usr/lib/libSystem.B.dylib",
+    // Rust's own standard library asks for it.
+    "/usr/lib/libiconv.2.dylib",
     "/usr/lib/libobjc.A.dylib",
 ];
 
