@@ -137,7 +137,11 @@ fn mistakes_in_the_text_are_found() {
     let found = |name: &str, text: &str| {
         let path = folder().join(format!("{name}.metal"));
         std::fs::write(&path, text).unwrap();
-        let output = clang(&path).args(["-c", "-o"]).arg(folder().join("mistake.o")).output().expect("there is a clang");
+        let output = clang(&path)
+            .args(["-c", "-o"])
+            .arg(folder().join("mistake.o"))
+            .output()
+            .expect("there is a clang");
         let said = msl::kernels(text).err().unwrap_or_default();
         match output.status.success() {
             true => said,

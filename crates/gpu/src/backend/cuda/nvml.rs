@@ -94,15 +94,23 @@ impl Gauge {
             ),
             (
                 "persistence mode",
-                self.device
-                    .is_in_persistent_mode()
-                    .ok()
-                    .map(|on| if on { "on" } else { "off" }.to_owned()),
+                self.is_persistent().map(|on| if on { "on" } else { "off" }.to_owned()),
             ),
             ("power source", self.power().map(|_| "NVML, the whole board".to_owned())),
         ];
         let known = facts.into_iter().filter_map(|(name, value)| value.map(|v| (name.into(), v)));
         known.collect()
+    }
+
+    /// Whether the driver stays loaded without a user; Linux alone has this.
+    #[cfg(target_os = "linux")]
+    fn is_persistent(&self) -> Option<bool> {
+        self.device.is_in_persistent_mode().ok()
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn is_persistent(&self) -> Option<bool> {
+        None
     }
 
     /// NVIDIA's own name of the performance state, of which P0 is the fastest. Our index ascends
