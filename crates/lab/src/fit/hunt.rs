@@ -67,7 +67,8 @@ const SIZE: usize = 16;
 const SETTLED: f64 = 0.01;
 /// What a distance of one spread from the beginning costs, as squares are added.
 const HOME: f64 = 0.005;
-/// A point whose loss is higher than the best one's by less than this share may be the truth.
+/// A point whose loss is higher than the best one's by less than this share may be the truth, and so
+/// may one that is higher by what the best one itself is too high.
 pub(super) const TOLERANCE: f64 = 0.1;
 
 /// An evolution that has ended, and the points of it.
@@ -98,13 +99,25 @@ impl<'a> Hunt<'a> {
         let mut best = self.judge(&[start.to_vec()], &sketches).remove(0);
         let mut widths = vec![f64::INFINITY; start.len()];
         let until = total * (1.0 - SKETCHES);
+        let expected = self.goal.expected();
         let mut evolved = None;
-        // One that has settled begins again from the best, in case that was a hollow of many.
+        // Valleys have hollows. The first two begin where nothing is known, each of its own; the later
+        // ones at the best so far, with more candidates.
         for seed in 0.. {
-            let mut new = Evolved::new(self.coordinates(&best.values), seed);
+            let (from, size) = match seed {
+                0 | 1 => (start, SIZE),
+                _ => (best.values.as_slice(), 2 * SIZE),
+            };
+            let mut new = Evolved::new(self.coordinates(from), size, seed);
+            let before = best.loss;
             self.evolve(&mut new, &mut best, &sketches, until, &mut report);
-            widths = new.widths(&self.coordinates(&best.values), best.loss).unwrap_or(widths);
-            evolved = Some(new);
+            // Only the one that found the best has learned the valley it lies in.
+            if best.loss < before || evolved.is_none() {
+                let at = self.coordinates(&best.values);
+                let rise = TOLERANCE * best.loss + (best.loss - expected).max(0.0);
+                widths = new.widths(&at, best.loss, rise).unwrap_or(widths);
+                evolved = Some(new);
+            }
             if self.budget <= until {
                 break;
             }
@@ -198,14 +211,13 @@ impl<'a> Hunt<'a> {
 }
 
 impl Evolved {
-    fn new(mean: Vec<f64>, seed: u64) -> Evolved {
-        Evolved { evolution: Evolution::new(mean, SIGMA, SIZE, seed), points: Vec::new() }
+    fn new(mean: Vec<f64>, size: usize, seed: u64) -> Evolved {
+        Evolved { evolution: Evolution::new(mean, SIGMA, size, seed), points: Vec::new() }
     }
 
-    /// How far each coordinate may go from `best` before the loss has risen by the tolerance, if the
-    /// others go with it; `None` where too few points tell.
-    fn widths(&self, best: &[f64], least: f64) -> Option<Vec<f64>> {
-        let rise = TOLERANCE * least;
+    /// How far each coordinate may go from `best` before the loss has risen by so much, if the others
+    /// go with it; `None` where too few points tell.
+    fn widths(&self, best: &[f64], least: f64, rise: f64) -> Option<Vec<f64>> {
         let near = |(point, loss): &(Vec<f64>, f64)| {
             let risen = (loss - least) / rise;
             let distance = self.evolution.distance(point, best);

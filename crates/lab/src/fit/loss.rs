@@ -9,7 +9,16 @@ use std::collections::BTreeMap;
 /// What a chip has to show: the times of buffers over the time of each step, by scenario.
 #[derive(Clone)]
 pub(super) struct Goal {
-    scenarios: BTreeMap<String, BTreeMap<Key, (Curve, f64)>>,
+    scenarios: BTreeMap<String, BTreeMap<Key, Shown>>,
+}
+
+/// One step.
+#[derive(Clone)]
+struct Shown {
+    curve: Curve,
+    /// How far its rounds are from each other.
+    noise: f64,
+    rounds: usize,
 }
 
 /// Differences below this are not looked at closer, however well rounds agree. Unit: log ratio.
@@ -35,13 +44,14 @@ pub(super) fn rounds(steps: &[Step]) -> BTreeMap<Key, Vec<Curve>> {
 impl Goal {
     /// Of the rounds of steps, the middle of each and how far rounds are from each other.
     pub fn new(rounds: &BTreeMap<Key, Vec<Curve>>) -> Goal {
-        let mut scenarios: BTreeMap<String, BTreeMap<Key, (Curve, f64)>> = BTreeMap::new();
+        let mut scenarios: BTreeMap<String, BTreeMap<Key, Shown>> = BTreeMap::new();
         for (key, curves) in rounds {
             let apart: Vec<f64> =
                 curves.windows(2).filter_map(|pair| distance(&pair[0], &pair[1])).collect();
             let noise = mean(&apart).unwrap_or(0.0) + FINE;
             let own = scenarios.entry(key.0.clone()).or_default();
-            own.insert(key.clone(), (middle(curves), noise));
+            let shown = Shown { curve: middle(curves), noise, rounds: curves.len() };
+            own.insert(key.clone(), shown);
         }
         Goal { scenarios }
     }
@@ -51,11 +61,23 @@ impl Goal {
     pub fn loss(&self, scenario: &str, simulated: &[(Key, Curve)]) -> f64 {
         let Some(goals) = self.scenarios.get(scenario) else { return 0.0 };
         let one = |(key, curve): &(Key, Curve)| {
-            let (goal, noise) = goals.get(key)?;
-            Some(distance(goal, curve)? / noise)
+            let goal = goals.get(key)?;
+            Some(distance(&goal.curve, curve)? / goal.noise)
         };
         let all: Vec<f64> = simulated.iter().filter_map(one).collect();
         mean(&all).unwrap_or(f64::INFINITY)
+    }
+}
+
+impl Goal {
+    /// The loss of a chip that behaves like the recorded one: two rounds are as far from each other
+    /// as two deviations, the middle of some from what has none as one over the root of their number.
+    pub fn expected(&self) -> f64 {
+        let own = |goals: &BTreeMap<Key, Shown>| {
+            let one = |shown: &Shown| (0.5 / shown.rounds as f64).sqrt();
+            mean(&goals.values().map(one).collect::<Vec<_>>())
+        };
+        mean(&self.scenarios.values().filter_map(own).collect::<Vec<_>>()).unwrap_or(0.0)
     }
 }
 
