@@ -287,7 +287,11 @@ fn cliffs(steps: &[Step], kernels: &Kernels, all: &mut Collected) {
     }
     for (n, mut series) in series.into_values().enumerate() {
         series.sort_by(|a, b| a.0.total_cmp(&b.0));
-        if let Some(found) = split(&series, |speed| speed < TOP) {
+        if let Some(mut found) = split(&series, |speed| speed < TOP) {
+            // A loop may beat with the control period: lose the top clock, find it again, and lose it.
+            let at = |lost: bool| series.iter().filter(move |s| (s.1 < TOP) == lost).map(|s| s.0);
+            found.lo = at(true).fold(found.lo, f64::min);
+            found.hi = at(false).fold(found.hi, f64::max);
             all.found.insert(format!("cliff of kernel {}", n + 1), found);
         }
     }

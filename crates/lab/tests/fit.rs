@@ -40,6 +40,40 @@ fn the_file_is_a_chip_with_the_clocks_that_were_seen() {
 }
 
 #[test]
+fn a_search_comes_closer_and_does_not_depend_on_threads() {
+    let chip = random_chip(11);
+    let runs = record(&chip, 11);
+    let searched = |threads: usize| {
+        let default = Traced::built_in("m2").unwrap();
+        let options = Options { top_clock: None, default, budget: 12, threads };
+        fit(&runs, &options, &mut |_, _| {}).unwrap()
+    };
+    let fitted = searched(1);
+    assert!(fitted.loss.1 < 0.7 * fitted.loss.0, "{:?}", fitted.loss);
+    assert!(fitted.parameters.iter().any(|p| p.key == "controller.filter_periods"));
+    Chip::from_toml(&fitted.chip).unwrap_or_else(|e| panic!("{e}\n{}", fitted.chip));
+    assert_eq!(searched(3).chip, fitted.chip);
+}
+
+#[test]
+fn a_run_that_breaks_off_is_used_without_the_cell_in_which_it_does() {
+    let scenario = everwarm_lab::scenario("fit-wake").unwrap();
+    let run = everwarm_lab::run(&scenario, "sim:m2", |_, _| {}).unwrap();
+    let text = everwarm_lab::SCENARIOS.iter().find(|s| s.name == "fit-wake").unwrap().text;
+    let whole = everwarm_lab::records(&run, everwarm_lab::manifest(&run, text)).to_json_lines();
+    let rows = whole.windows(18).filter(|w| w == b"{\"kind\":\"dispatch\"").count();
+    let cut = whole.windows(18).position(|w| w == b"{\"kind\":\"dispatch\"").unwrap();
+    let lines = whole[cut..].split_inclusive(|b| *b == b'\n').take(rows / 12);
+    let broken = cut + lines.map(<[u8]>::len).sum::<usize>() - 7;
+    let run = everwarm_record::Run::from_json_lines(&whole[..broken]).unwrap();
+    assert!(run.truncated.is_some());
+    let default = Traced::built_in("m2").unwrap();
+    let options = Options { top_clock: None, default, budget: 0, threads: 1 };
+    let error = fit(&[run], &options, &mut |_, _| {}).unwrap_err().to_string();
+    assert!(error.contains("record `everwarm lab run fit-ramp"), "{error}");
+}
+
+#[test]
 fn runs_that_do_not_suffice_are_told() {
     assert!(matches!(read_off(&[]), Err(Error::NoRuns)));
     let run = |device: &str| {

@@ -139,7 +139,7 @@ pub fn fit(
     let kept = runs::kept_back(&all);
     let is_kept = |s: &Step| kept.contains(&(s.scenario.clone(), s.cell.clone()));
     let (held, train): (Vec<Step>, Vec<Step>) = all.iter().cloned().partition(is_kept);
-    let (found_all, mut missing) = shown(&all);
+    let (found_all, mut missing) = shown(&all, &device);
     missing.extend(runs::absent(&scenarios, &all));
     let seen = (1..3).filter(|n| found_all.contains_key(&format!("clock {n}"))).count();
     if seen == 0 {
@@ -285,13 +285,13 @@ pub fn predicts(runs: &[record::Run], chip: &everwarm_dvfs::Chip) -> Result<(f64
 /// # Errors
 /// [`Error`] for runs that don't belong together.
 pub fn read_off(runs: &[record::Run]) -> Result<(Findings, Vec<(String, String)>), Error> {
-    runs::check(runs)?;
-    Ok(shown(&runs::steps_of(runs)))
+    let (device, _) = runs::check(runs)?;
+    Ok(shown(&runs::steps_of(runs), &device))
 }
 
-fn shown(all: &[Step]) -> (Findings, Vec<(String, String)>) {
+fn shown(all: &[Step], device: &str) -> (Findings, Vec<(String, String)>) {
     let found = findings(all, &Kernels::new(all), true);
-    let missing = runs::missing(all, &found);
+    let missing = runs::missing(all, &found, device);
     (found, missing)
 }
 

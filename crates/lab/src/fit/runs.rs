@@ -108,13 +108,15 @@ const EXPECTED: [(&str, &str); 14] = [
 ];
 
 /// What `found` lacks, and why.
-pub(super) fn missing(all: &[Step], found: &Findings) -> Vec<(String, String)> {
+pub(super) fn missing(all: &[Step], found: &Findings, device: &str) -> Vec<(String, String)> {
     let ran: BTreeSet<&str> = all.iter().map(|s| s.scenario.as_str()).collect();
     let lacks = |(name, _): &&(&str, &str)| !found.keys().any(|key| key.starts_with(name));
     let why = |(name, probe): &(&str, &str)| {
         let why = match ran.contains(probe) {
             true => format!("{probe} shows no such change"),
-            false => format!("no run of {probe}: `everwarm lab run {probe} -o {probe}.jsonl`"),
+            false => format!(
+                "no run of {probe}: `everwarm lab run {probe} --device {device} -o {probe}.jsonl`"
+            ),
         };
         ((*name).to_owned(), why)
     };
