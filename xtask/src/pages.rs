@@ -233,11 +233,15 @@ fn words(command: &str) -> anyhow::Result<Vec<String>> {
 fn markdown_files() -> anyhow::Result<Vec<PathBuf>> {
     let root = shell::root();
     let mut files = vec![root.join("README.md"), root.join("ARCHITECTURE.md")];
-    let folder = root.join("docs");
-    for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|ext| ext == "md") {
-            files.push(path);
+    let mut folders = vec![root.join("docs")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|ext| ext == "md") {
+                files.push(path);
+            }
         }
     }
     files.retain(|path| Path::is_file(path));

@@ -15,8 +15,9 @@ use everwarm_units::{Hertz, Instant, Span};
 use everwarm_workload::Kernel;
 use std::sync::Arc;
 
-/// Lanes of one handle. Source: guess; a runaway caller needs a limit.
-const QUEUES_MAX: usize = 256;
+/// Lanes of one handle. Source: guess; a runaway caller needs a limit, and each lane takes 64
+/// command buffers and fences of the driver (256 lanes took NVIDIA's more than a minute).
+const QUEUES_MAX: usize = 32;
 
 /// How long before an instant sleeping gives way to spinning: about what waking up from a sleep
 /// overshoots by on an idle Linux machine. Source: spin_sleep's default.
