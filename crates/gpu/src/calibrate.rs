@@ -71,8 +71,12 @@ fn keep_busy(
     let depth = DEPTH.min(backend.device().in_flight_max);
     let until = backend.now() + span;
     let (mut committed, mut landed) = (0, 0);
-    while backend.now() < until || landed < committed || landed < kernels.len() {
-        if committed - landed < depth && (backend.now() < until || committed < kernels.len()) {
+    loop {
+        let more = backend.now() < until || committed < kernels.len();
+        if !more && landed == committed {
+            return Ok(shortest);
+        }
+        if more && committed - landed < depth {
             backend.commit(queue, &kernels[committed % 2])?;
             committed += 1;
         } else {
@@ -81,7 +85,6 @@ fn keep_busy(
             landed += 1;
         }
     }
-    Ok(shortest)
 }
 
 /// How long one kernel ran on the GPU, with nothing else in the queue.

@@ -3,6 +3,7 @@
 //! Backends know three parts; kernels that are known only by their cost become parts of the same
 //! cost. Pure arithmetic: it knows no device.
 
+use crate::Error;
 use everwarm_workload::Kernel;
 
 /// Something that a backend has a shader for. The parts of one command buffer run one after the
@@ -43,8 +44,11 @@ impl Part {
 /// A [`Kernel::Modelled`] is arithmetic at the peak rate, then memory traffic: a chain of as many
 /// operations with enough threads to hide its latency, then a streaming read. Memory that it wants
 /// wired is the driver's business on a real device: what a process has allocated stays as it is.
-pub fn lower(kernel: &Kernel) -> Vec<Part> {
-    match *kernel {
+///
+/// # Errors
+/// [`Error::Unsupported`] by `device` for a cost that would take it hours.
+pub fn lower(kernel: &Kernel, device: &str) -> Result<Vec<Part>, Error> {
+    Ok(match *kernel {
         Kernel::Empty => Vec::new(),
         Kernel::Fma { iterations, threads } => {
             vec![Part::Fma { iterations: iterations.max(1), threads: threads.max(1) }]
@@ -55,6 +59,14 @@ pub fn lower(kernel: &Kernel) -> Vec<Part> {
             let iterations = whole(flops / Part::FILLING_FLOPS);
             // Longer than one chain can be: several of them.
             let whole_chains = (iterations / u64::from(u32::MAX)) as usize;
+            if whole_chains > CHAINS_MAX || bytes > BYTES_MAX {
+                let what = format!(
+                    "a cost of {flops:.3e} operations and {bytes:.3e} B at once: expected at most \
+                     {:.1e} and {BYTES_MAX:.1e}",
+                    CHAINS_MAX as f64 * f64::from(u32::MAX) * Part::FILLING_FLOPS,
+                );
+                return Err(Error::Unsupported { device: device.to_owned(), what });
+            }
             let rest = (iterations % u64::from(u32::MAX)) as u32;
             let chain = |iterations| Part::Fma { iterations, threads: Part::FILLING_THREADS };
             let mut parts = vec![chain(u32::MAX); whole_chains];
@@ -63,8 +75,14 @@ pub fn lower(kernel: &Kernel) -> Vec<Part> {
             parts.extend((bytes > 0).then_some(Part::Stream { bytes }));
             parts
         }
-    }
+    })
 }
+
+/// Chains that one command buffer may hold: hours of work on any GPU.
+const CHAINS_MAX: usize = 64;
+
+/// Memory traffic that one command buffer may stand for, likewise. Unit: B.
+const BYTES_MAX: f64 = 1e15;
 
 /// The nearest whole number; 0 for what is negative or no number.
 fn whole(value: f64) -> u64 {
@@ -91,12 +109,16 @@ mod tests {
             cost
         };
         for (flops, bytes) in [(0.0, 0.0), (1e9, 0.0), (0.0, 1e9), (3.2e13, 1.6e9), (1e18, 7.0)] {
-            let parts = lower(&Kernel::Modelled { flops, bytes, resident: 1e9 });
+            let parts = lower(&Kernel::Modelled { flops, bytes, resident: 1e9 }, "x").unwrap();
             let (f, b) = cost(&parts);
             assert!((f - flops).abs() <= Part::FILLING_FLOPS / 2.0 + 1e-9 * flops, "{flops}: {f}");
             assert_eq!(b, bytes);
         }
         let none = Kernel::Modelled { flops: f64::NAN, bytes: -1.0, resident: 0.0 };
-        assert_eq!(lower(&none), []);
+        assert_eq!(lower(&none, "x").unwrap(), []);
+        for (flops, bytes) in [(1e30, 0.0), (f64::INFINITY, 0.0), (0.0, f64::INFINITY)] {
+            let error = lower(&Kernel::Modelled { flops, bytes, resident: 0.0 }, "x").unwrap_err();
+            assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+        }
     }
 }

@@ -50,9 +50,9 @@ pub struct Timebase {
 /// differ by 100 ppm.
 const DRIFT_MAX: f64 = 1e-3;
 
-/// Readings this much closer together say nothing of the speed. Source: at 1 us of error an
-/// interval of a second shows 1 ppm.
-const FAR_APART: Span = Span::s(1);
+/// Readings closer together than this say nothing of the speed. Source: at 1 us of error such an
+/// interval shows 3 ppm, a tenth of what crystals differ by.
+const FAR_APART: Span = Span::ms(300);
 
 impl Timebase {
     /// The time base of a counter of `bits` bits whose ticks are `tick` ns long, from a burst of
@@ -64,8 +64,8 @@ impl Timebase {
 
     /// Takes in a later burst: stamps are counted from it, and the speed is measured up to it.
     ///
-    /// Stamps move by at most the sum of both errors. The speed is taken only from readings of a
-    /// second or more apart, and only if it is within what a crystal can be off.
+    /// Stamps move by at most the sum of both errors. The speed is taken only from readings far
+    /// enough apart, and only if it is within what a crystal can be off.
     pub fn update(&mut self, burst: &[Reading]) {
         let Some(best) = best(burst) else { return };
         self.anchor = best;

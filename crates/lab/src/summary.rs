@@ -141,6 +141,6 @@ fn mean_power(telemetry: &[Telemetry], begin_ns: u64, end_ns: u64) -> Option<f64
     let to = telemetry.partition_point(|t| t.at_ns <= end_ns);
     let inside = telemetry.get(from..to)?;
     let [first, .., last] = inside else { return None };
-    let passed = (last.at_ns - first.at_ns) as f64 / 1e9;
+    let passed = last.at_ns.checked_sub(first.at_ns)? as f64 / 1e9;
     Some((last.gpu_energy_j? - first.gpu_energy_j?) / passed).filter(|power| power.is_finite())
 }

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 ///
 /// No handle on the device is opened, so that it neither wakes nor stays awake because somebody looks:
 /// on some GPUs an open context alone costs more than idling without one. What the machine does not
-/// tell is shown as `-`. The last line is the mean power by the energy counter, where there is one.
+/// tell is shown as `-`. With `--for` the last line is the mean power by the energy counter, where there is one.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   everwarm watch cuda:0

@@ -106,7 +106,10 @@ fn zone_heat(zone: &Path) -> Option<Heat> {
     heats.max()
 }
 
+/// True for a device that slows the machine down now. Fans cool without that, and a display that
+/// somebody has dimmed counts as a cooling device, too.
 fn slows(device: &Path) -> bool {
-    let fan = text(device.join("type")).is_none_or(|kind| kind.to_lowercase().contains("fan"));
-    !fan && number(device.join("cur_state")).is_some_and(|state| state > 0)
+    let other = |kind: String| ["fan", "lcd"].iter().any(|name| kind.contains(name));
+    let other = text(device.join("type")).is_none_or(|kind| other(kind.to_lowercase()));
+    !other && number(device.join("cur_state")).is_some_and(|state| state > 0)
 }

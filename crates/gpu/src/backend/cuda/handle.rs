@@ -148,6 +148,11 @@ impl Cuda {
         ];
         let facts = facts.into_iter().map(|(name, value)| (name.to_owned(), value));
         self.device.facts.extend(facts);
+        // What was done to find out is not the caller's.
+        (self.epoch, self.tickets) = (Monotonic::now(), 0);
+        if let Some(gauge) = &mut self.gauge {
+            gauge.restart();
+        }
         Ok(())
     }
 
@@ -180,7 +185,7 @@ impl Cuda {
 
     /// The memory for each part, or why there is none.
     fn ready(&mut self, queue: Queue, kernel: &Kernel) -> Result<Vec<Ready>, Error> {
-        let parts = lower(kernel);
+        let parts = lower(kernel, &self.device.id)?;
         if parts.is_empty() {
             return Ok(vec![Ready::Empty]);
         }

@@ -57,6 +57,11 @@ impl Gauge {
         Ok(Gauge { device, energy_before })
     }
 
+    /// Counts energy from now on.
+    pub fn restart(&mut self) {
+        self.energy_before = self.device.total_energy_consumption().ok();
+    }
+
     /// All that it tells now; `at` is written into it.
     pub fn read(&self, at: Instant) -> Counters {
         let clock = |which| self.device.clock_info(which).ok().map(|mhz| Hertz::mhz(mhz.into()));

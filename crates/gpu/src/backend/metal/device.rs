@@ -272,7 +272,7 @@ impl Backend for Metal {
             let what = format!("{IN_FLIGHT_MAX} command buffers are already in flight");
             return Err(Error::Limit { what, limit: IN_FLIGHT_MAX });
         }
-        let parts = lower(kernel);
+        let parts = lower(kernel, &self.device.id)?;
         autoreleasepool(|_| {
             let outputs = &mut self.lanes[index].outputs;
             Kernels::prepare(&self.gpu, &parts, &mut self.inputs, outputs)?;

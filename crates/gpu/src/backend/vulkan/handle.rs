@@ -170,7 +170,7 @@ impl Gpu {
 
     /// Writes a kernel into a slot of a lane.
     fn record(&mut self, lane: usize, slot: usize, kernel: &Kernel) -> Result<(), Error> {
-        let parts = lower(kernel);
+        let parts = lower(kernel, &self.device.id)?;
         for part in &parts {
             match *part {
                 Part::Stream { .. } if self.means.windows.is_empty() => {
