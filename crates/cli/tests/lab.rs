@@ -118,6 +118,12 @@ fn several_scenarios_go_to_a_folder_and_one_that_cannot_run_is_passed_over() {
     assert!(folder.0.path().join("runs/mine.jsonl").is_file());
     assert!(folder.0.path().join("runs/steady.jsonl").is_file());
     assert!(!run(&["--device", "sim:m2", "-o", "runs"]).status.success(), "nothing is replaced");
+    let many = folder.everwarm(&["lab", "run", "steady", "--rounds", "4294967295"]);
+    assert!(stderr(&many).contains("too many; expected at most"), "{}", stderr(&many));
+    folder.write("evil.toml", &format!("name = \"../evil\"\n{SCENARIO}"));
+    let evil = folder.everwarm(&["lab", "run", "evil.toml", "steady", "-o", "runs", "--force"]);
+    assert!(stderr(&evil).contains("expected a name that can be a file's"), "{}", stderr(&evil));
+    std::fs::remove_file(folder.0.path().join("evil.toml")).unwrap();
     let twice = folder.everwarm(&["lab", "run", "quick", "steady", "-o", "other"]);
     assert!(stderr(&twice).contains("`steady` is named twice"), "{}", stderr(&twice));
     assert_eq!(folder.files(), ["long.toml", "mine.toml", "runs"]);

@@ -38,7 +38,9 @@ pub use measure::{Dimension, Measure, Measured, Unit as MeasureUnit};
 pub use predict::{
     Base, Cliff, Penalty, Prediction, Ramp, changed_chip, predict, prediction_parts,
 };
-pub use scenario::{Actor, Cell, Order, Part, Run, Scenario, Step, StepKind, Until, Work};
+pub use scenario::{
+    Actor, BadRounds, Cell, Order, Part, Run, Scenario, Step, StepKind, Until, Work,
+};
 pub use self_test::self_test;
 pub use summary::{Summary, summary};
 pub use text::BadInput;

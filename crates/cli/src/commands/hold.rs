@@ -21,7 +21,8 @@ use std::time::{Duration, Instant};
 /// energy cap, a signal, or this process, whichever comes first. It rests while the machine must
 /// save power: on battery, in low power mode, in heat, or while its display sleeps.
 ///
-/// Simulated GPUs alone can be held so far; `everwarm devices` says what there is.
+/// `everwarm devices` says what can be held. Whether there is anything to gain is another question:
+/// an NVIDIA GPU with a CUDA context open keeps its clock by itself (docs/devices/h200.md).
 ///
 /// Examples: `everwarm hold --for 10m`, `everwarm hold -- python agent.py`. With a command the exit
 /// status is the command's, and signals are passed on to it.

@@ -20,8 +20,8 @@ use tokio::signal::unix::{SignalKind, signal};
 /// kernel at once and keep the GPU's clock up until the request is under way; after a request it
 /// stays warm for a while, under an energy cap.
 ///
-/// Simulated GPUs alone can be warmed so far (`everwarm devices` says what there is): in front of a
-/// real server it relays and measures. docs/proxy.md tells more.
+/// It warms the device that `--device` names (`everwarm devices` says what there is), which should be
+/// the server's GPU; whatever becomes of that, it relays and measures. docs/proxy.md tells more.
 ///
 /// Example: `everwarm proxy --upstream http://127.0.0.1:8080`, then point clients at
 /// http://127.0.0.1:8081. Hints: `curl -d '{"source":"key-stroke"}' http://127.0.0.1:8082/hint`.

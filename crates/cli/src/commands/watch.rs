@@ -1,7 +1,7 @@
 //! `everwarm watch`.
 
 use super::hold::span;
-use crate::output::print;
+use crate::output::{print, print_on};
 use everwarm_gpu::{Counters, Monotonic};
 use everwarm_units::{Celsius, Hertz, Joules, Span, Watts};
 use std::process::ExitCode;
@@ -39,18 +39,20 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let began = Monotonic::now();
     let mut readings: Vec<Counters> = Vec::new();
-    for n in 0u64.. {
-        // From the beginning, so that late wakes don't add up.
-        let due = args.every * n;
-        if args.span.is_some_and(|span| due > span) {
-            break;
-        }
+    let mut due = Span::ZERO;
+    while args.span.is_none_or(|span| due <= span) {
         std::thread::sleep(due.saturating_sub(Monotonic::now().since(began)).into());
         let now = telemetry.read()?;
-        match args.json {
-            true => print(&(serde_json::to_string(&everwarm_lab::telemetry(&now))? + "\n"))?,
-            false => print(&line(&now, readings.last()))?,
+        let text = match args.json {
+            true => serde_json::to_string(&everwarm_lab::telemetry(&now))? + "\n",
+            false => line(&now, readings.last()),
+        };
+        if !print_on(&text)? {
+            return Ok(ExitCode::SUCCESS);
         }
+        // On a grid from the beginning, so that late wakes don't add up; what was missed is left out.
+        let passed = Monotonic::now().since(began).max(due);
+        due = args.every * (passed.as_nanos() / args.every.as_nanos() + 1);
         // The first and the last are all that the mean needs.
         readings.truncate(1);
         readings.push(now);

@@ -25,6 +25,23 @@ pub struct Scenario {
     pub cells: Vec<Cell>,
 }
 
+impl Scenario {
+    /// Runs each cell so often instead.
+    ///
+    /// # Errors
+    /// Says that this would be too many, as in a file.
+    pub fn repeat(&mut self, rounds: u32) -> Result<(), BadRounds> {
+        super::read::enough(rounds, self.cells.len()).map_err(BadRounds)?;
+        self.rounds = rounds;
+        Ok(())
+    }
+}
+
+/// A number of rounds that is too large.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{0}")]
+pub struct BadRounds(pub(super) String);
+
 /// One combination of the sweep's values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {

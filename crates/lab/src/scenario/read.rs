@@ -52,12 +52,8 @@ pub fn read<'a>(
     }
     let head = head.expect("a sweep has at least one cell");
     let rounds = head.rounds.as_ref().map_or(1, |n| n.get_ref().0);
-    if cells.len().saturating_mul(rounds as usize) > ROUNDS_MAX {
+    if let Err(why) = enough(rounds, cells.len()) {
         let at = head.rounds.as_ref().map_or(span, Spanned::span);
-        let why = format!(
-            "{rounds} rounds of {} cells are too many; expected at most {ROUNDS_MAX} in all",
-            cells.len()
-        );
         return Err(source.error(at, why));
     }
     Ok(Scenario {
@@ -69,6 +65,16 @@ pub fn read<'a>(
         telemetry: head.telemetry.and_then(|t| t.0),
         cells,
     })
+}
+
+/// Says why so many rounds of so many cells are too many.
+pub fn enough(rounds: u32, cells: usize) -> Result<(), String> {
+    match cells.saturating_mul(rounds as usize) > ROUNDS_MAX {
+        true => Err(format!(
+            "{rounds} rounds of {cells} cells are too many; expected at most {ROUNDS_MAX} in all"
+        )),
+        false => Ok(()),
+    }
 }
 
 struct Reader<'a> {

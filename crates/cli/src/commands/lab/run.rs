@@ -119,9 +119,11 @@ fn plans(args: &Args) -> anyhow::Result<Vec<Plan>> {
     for name in names {
         let (mut scenario, text) = scenario(&name)?;
         scenario.seed = args.seed.unwrap_or(scenario.seed);
-        scenario.rounds = args.rounds.unwrap_or(scenario.rounds);
+        if let Some(rounds) = args.rounds {
+            scenario.repeat(rounds)?;
+        }
         let output = match (&args.output, several) {
-            (Some(folder), true) => Some(folder.join(format!("{}.jsonl", scenario.name))),
+            (Some(folder), true) => Some(folder.join(file_name(&scenario.name)?)),
             (path, _) => path.clone(),
         };
         plans.push(Plan { scenario, text, output });
@@ -143,6 +145,16 @@ fn plans(args: &Args) -> anyhow::Result<Vec<Plan>> {
         run_file::writable(path, args.force)?;
     }
     Ok(plans)
+}
+
+/// The file of a run in the folder of several.
+fn file_name(scenario: &str) -> anyhow::Result<String> {
+    let plain = |c: char| !c.is_control() && !std::path::is_separator(c);
+    anyhow::ensure!(
+        !scenario.is_empty() && !scenario.starts_with('.') && scenario.chars().all(plain),
+        "a scenario is named {scenario:?}: expected a name that can be a file's in the folder of the runs"
+    );
+    Ok(format!("{scenario}.jsonl"))
 }
 
 /// Runs one scenario and writes its record.

@@ -37,7 +37,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     for path in &args.runs {
         let run = run_file::load(path)?;
         if let Some(cut) = &run.truncated {
-            eprintln!("everwarm: {} breaks off: {cut:?}", path.display());
+            eprintln!("everwarm: {} breaks off in line {}", path.display(), cut.line);
         }
         match (args.json, args.markdown) {
             (true, _) => documents.push(json_of(&run, None)),
@@ -139,7 +139,10 @@ fn markdown(run: &Run) -> String {
         manifest.device_id,
         manifest.device_name,
     );
-    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let line = |cells: &[String]| {
+        let cells: Vec<_> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
+        format!("| {} |\n", cells.join(" | "))
+    };
     let lines = everwarm_lab::summary(run);
     let lines: String = lines.iter().map(|row| line(&columns(row))).collect();
     let rule = "| --- ".repeat(HEAD.len()) + "|\n";
