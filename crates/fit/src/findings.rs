@@ -25,6 +25,8 @@ pub type Findings = BTreeMap<String, Finding>;
 
 /// Work after less idle than this finds the GPU powered. Unit: ms.
 const SURELY_POWERED: f64 = 0.5;
+/// Work after more idle than this finds it switched off on every device that is known. Unit: ms.
+const SURELY_GATED: f64 = 50.0;
 /// After more idle than this a first buffer may stand still. Unit: ms.
 const MAY_STALL: f64 = 600.0;
 /// A speed from which a clock is the top one.
@@ -139,8 +141,13 @@ fn first_latencies(steps: &[Step]) -> Vec<(f64, f64)> {
 fn gating(steps: &[Step], all: &mut Collected) {
     let firsts = first_latencies(steps);
     let Some(awake) = all.found.get("commit to start").map(|f| f.value) else { return };
-    let gated: Vec<f64> = firsts.iter().filter(|f| f.0 > 100.0).map(|f| f.1).collect();
-    let Some(gated) = median(&gated) else { return };
+    // After seconds a start may wait for more than power: those count only where there are no others.
+    let after = |idle: std::ops::Range<f64>| {
+        let starts = firsts.iter().filter(|f| idle.contains(&f.0));
+        median(&starts.map(|f| f.1).collect::<Vec<_>>())
+    };
+    let usual = after(SURELY_GATED..MAY_STALL);
+    let Some(gated) = usual.or_else(|| after(MAY_STALL..f64::INFINITY)) else { return };
     let middle = awake + 0.4 * (gated - awake).max(0.0);
     let slow = |latency: f64| latency > middle;
     if let Some(found) = split(&firsts, slow) {

@@ -55,6 +55,22 @@ fn a_search_comes_closer_and_does_not_depend_on_threads() {
     assert_eq!(searched(3).chip, fitted.chip);
 }
 
+/// Starts after seconds wait for more than power; they must not hide when it goes.
+#[test]
+fn a_few_probes_suffice_for_what_they_show() {
+    let chip = Chip::built_in("m2").unwrap();
+    let runs: Vec<_> = record(&chip, 3)
+        .into_iter()
+        .filter(|run| {
+            let name = run.manifest.scenario.as_ref().map(|scenario| scenario.name.as_str());
+            matches!(name, Some("fit-idle" | "fit-ramp"))
+        })
+        .collect();
+    let (found, _) = read_off(&runs).unwrap();
+    let (truth, off) = (chip.controller.idle_off_delay.as_ms(), found["idle-off"].value);
+    assert!((off / truth - 1.0).abs() < 0.1, "{off} ms for {truth} ms");
+}
+
 #[test]
 fn a_run_that_breaks_off_is_used_without_the_cell_in_which_it_does() {
     let scenario = everwarm_lab::scenario("fit-wake").unwrap();
