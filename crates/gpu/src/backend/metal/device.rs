@@ -39,9 +39,6 @@ const QUEUES_MAX: usize = 64;
 /// How long the first command buffer may take. Source: guess.
 const PATIENCE: Span = Span::s(10);
 
-/// How long before an instant sleeping gives way to spinning. Source: as for a shared simulation.
-const SPIN: Span = Span::us(100);
-
 /// What handles of this process have measured, by the registry's number of the GPU.
 static RATES: Mutex<Vec<(u64, FmaRates)>> = Mutex::new(Vec::new());
 
@@ -236,11 +233,7 @@ impl Backend for Metal {
     }
 
     fn sleep_until(&mut self, deadline: Instant) {
-        let rest = deadline.since(self.now());
-        std::thread::sleep(rest.saturating_sub(SPIN).into());
-        while self.now() < deadline {
-            std::hint::spin_loop();
-        }
+        crate::punctual::sleep_until(self.epoch.at(deadline));
     }
 
     fn queue(&mut self) -> Result<Queue, Error> {

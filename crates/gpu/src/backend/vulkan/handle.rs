@@ -19,10 +19,6 @@ use std::sync::Arc;
 /// command buffers and fences of the driver (256 lanes took NVIDIA's more than a minute).
 const QUEUES_MAX: usize = 32;
 
-/// How long before an instant sleeping gives way to spinning: about what waking up from a sleep
-/// overshoots by on an idle Linux machine. Source: spin_sleep's default.
-const SPIN: Span = Span::us(100);
-
 /// How long an end is looked for before the driver is asked to sleep until it: sleeping and waking
 /// take some 50 us, which short kernels would all pay.
 const LOOK: Span = Span::us(100);
@@ -283,11 +279,7 @@ impl Backend for Gpu {
     }
 
     fn sleep_until(&mut self, deadline: Instant) {
-        let rest = deadline.since(self.now());
-        std::thread::sleep(rest.saturating_sub(SPIN).into());
-        while self.now() < deadline {
-            std::hint::spin_loop();
-        }
+        crate::punctual::sleep_until(self.epoch.at(deadline));
     }
 
     fn queue(&mut self) -> Result<Queue, Error> {
