@@ -13,6 +13,23 @@ pub enum HintSource {
     Other,
 }
 
+/// Whose requests belong together, as far as a caller can tell: a conversation, an agent, a user. An
+/// opaque number; equal ones belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Session(pub u64);
+
+/// What an answer leaves its client to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Ending {
+    /// Can't be told.
+    #[default]
+    Unknown,
+    /// It read the answer to its end: somebody reads and may ask again.
+    Turn,
+    /// The answer calls tools: the client runs them and comes back with what they said.
+    ToolCalls,
+}
+
 /// Something that happened around requests, the device or the machine.
 ///
 /// Every [`Event::RequestHead`] is followed by exactly one [`Event::ResponseFinished`] or
@@ -31,8 +48,17 @@ pub enum Event {
     },
     /// The client asks with `Expect: 100-continue`: its body follows a round trip later.
     ExpectContinue,
+    /// A request turns out to belong to a session. At most once a request, before its end.
+    SessionKnown {
+        /// Which.
+        session: Session,
+        /// So long ago its head was complete.
+        since: Span,
+    },
     /// A browser asks whether it may send a request that works: the request follows.
     Preflight,
+    /// A client asks which models there are: somebody has opened it, and may soon ask more.
+    ModelsListed,
     /// Somebody expects a request.
     Hint {
         /// Who says so.
@@ -41,6 +67,8 @@ pub enum Event {
         expected: Option<Span>,
         /// How likely it is. Unit: 0 to 1.
         confidence: f64,
+        /// Of whom, if it says so.
+        session: Option<Session>,
     },
     /// The request is on its way upstream.
     RequestForwarded {
@@ -53,11 +81,17 @@ pub enum Event {
     ResponseFinished {
         /// As in the request's head.
         work: bool,
+        /// Whose request it was, if known.
+        session: Option<Session>,
+        /// What the client does next.
+        ending: Ending,
     },
     /// The request ended otherwise: the client left, the upstream failed.
     ResponseAborted {
         /// As in the request's head.
         work: bool,
+        /// Whose request it was, if known.
+        session: Option<Session>,
     },
     /// The device can't be warmed now: whatever was held is over.
     WarmingFailed,

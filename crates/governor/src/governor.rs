@@ -1,20 +1,27 @@
 //! Turns a policy's wishes into actions, inside limits that hold for every policy.
 
-use crate::policy::{Entry, Policy, Timing, Traffic, Wish};
-use crate::{Action, Budget, Event, Reason};
-use everwarm_units::{Instant, Joules, Span, Watts};
+use crate::policy::{Entry, Params, Policy, Traffic, Wish};
+use crate::{Action, Budget, Costs, Event, Price, Reason};
+use everwarm_units::{Instant, Joules, Span};
 
 /// What a governor is given besides its policy.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// How long after a request another one is expected; 0 = never hold after a request.
     pub hold_for: Span,
     /// What warming may use in any 24 hours.
     pub cap: Joules,
-    /// What a hold is taken to draw until it is measured.
-    pub hold_power: Watts,
-    /// What one pre-warm kernel is taken to use.
-    pub prewarm_energy: Joules,
+    /// What warming costs on the device, and saves.
+    pub costs: Costs,
+    /// What a saved millisecond is worth, for policies that weigh.
+    pub price: Price,
+}
+
+impl Config {
+    fn params(&self) -> Params {
+        let Config { hold_for, costs, price, .. } = self;
+        Params { hold_for: *hold_for, costs: costs.clone(), price: *price }
+    }
 }
 
 impl Default for Config {
@@ -24,10 +31,8 @@ impl Default for Config {
             // A person reads an answer and asks again, an agent comes back sooner. Source: guess.
             hold_for: Span::s(60),
             cap: Joules::wh(2.0),
-            // Source: study 4.1 (0.59 W on the GPU rail, 0.08 W of CPU).
-            hold_power: Watts::w(0.67),
-            // Source: guess: 6 ms at a few watts, and the milliseconds of waking around them.
-            prewarm_energy: Joules::mj(30.0),
+            costs: Costs::default(),
+            price: Price::default(),
         }
     }
 }
@@ -64,7 +69,7 @@ impl Governor {
     pub fn new(policy: &Entry, config: Config) -> Self {
         Governor {
             name: policy.name,
-            policy: (policy.make)(Timing { hold_for: config.hold_for }),
+            policy: (policy.make)(config.params()),
             traffic: Traffic::default(),
             budget: Budget::new(config.cap),
             holding: false,
@@ -81,7 +86,7 @@ impl Governor {
     /// Follows another policy from now on; a hold that is on ends first. Traffic and energy go on.
     pub fn follow(&mut self, policy: &Entry) {
         self.name = policy.name;
-        self.policy = (policy.make)(Timing { hold_for: self.config.hold_for });
+        self.policy = (policy.make)(self.config.params());
         self.changed = self.holding;
     }
 
@@ -145,7 +150,7 @@ impl Governor {
             }
         } else if blocked.is_none() && self.traffic.forwarded == 0 {
             if wish.prewarm {
-                self.estimate(now, self.config.prewarm_energy);
+                self.estimate(now, self.config.costs.prewarm_energy);
                 return Action::Prewarm;
             }
             if self.wished_until.is_some() {
@@ -165,7 +170,8 @@ impl Governor {
             Event::RequestForwarded { work: true } => {
                 traffic.forwarded = (traffic.forwarded + 1).min(traffic.requests);
             }
-            Event::ResponseFinished { work: true } | Event::ResponseAborted { work: true } => {
+            Event::ResponseFinished { work: true, .. }
+            | Event::ResponseAborted { work: true, .. } => {
                 traffic.requests = traffic.requests.saturating_sub(1);
                 // One that ends before it was forwarded does not take another one's place: while
                 // some wait for their upstream connection the count errs towards resting.
@@ -197,7 +203,7 @@ impl Governor {
 
     /// Less than this is nothing left: one kernel, which nothing can take back once submitted.
     fn least(&self) -> Joules {
-        self.config.prewarm_energy + self.config.hold_power * Span::ms(1)
+        self.config.costs.prewarm_energy + self.config.costs.hold_power * Span::ms(1)
     }
 
     /// Books the estimate of a hold up to `now`.
@@ -205,7 +211,7 @@ impl Governor {
         let span = now.since(self.booked);
         self.booked = self.booked.max(now);
         if self.holding && !span.is_zero() {
-            self.estimate(now, self.config.hold_power * span);
+            self.estimate(now, self.config.costs.hold_power * span);
         }
     }
 
@@ -233,7 +239,7 @@ impl Governor {
     /// How long a hold can go on under the cap; a day at most, then it is looked at again.
     fn until_cap(&mut self, now: Instant) -> Span {
         let left = self.budget.left(now) - self.least();
-        let seconds = left.as_j() / self.config.hold_power.as_w();
+        let seconds = left.as_j() / self.config.costs.hold_power.as_w();
         Span::from_secs(if seconds.is_nan() { 0.0 } else { seconds.clamp(0.0, 86_400.0) })
             + Span::us(1)
     }

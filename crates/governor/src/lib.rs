@@ -17,12 +17,14 @@
 
 mod action;
 mod budget;
+mod costs;
 mod event;
 mod governor;
 mod policy;
 
 pub use action::{Action, Reason};
 pub use budget::Budget;
-pub use event::{Event, HintSource};
+pub use costs::{Costs, Penalty, Price};
+pub use event::{Ending, Event, HintSource, Session};
 pub use governor::{Config, Governor, Phase};
-pub use policy::{Entry, POLICIES, Policy, Timing, Traffic, UnknownPolicy, Wish, policy};
+pub use policy::{Entry, POLICIES, Params, Policy, Traffic, UnknownPolicy, Wish, policy};

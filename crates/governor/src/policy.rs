@@ -4,7 +4,7 @@ mod always;
 mod never;
 mod study;
 
-use crate::Event;
+use crate::{Costs, Event, Price};
 use everwarm_units::{Instant, Span};
 
 /// What a policy would like, were there no limits.
@@ -39,10 +39,14 @@ pub trait Policy: Send {
 }
 
 /// The parameters that policies share.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Timing {
+#[derive(Clone, Debug, PartialEq)]
+pub struct Params {
     /// How long after a request another one is expected; 0 = not at all.
     pub hold_for: Span,
+    /// What warming costs on the device, and saves.
+    pub costs: Costs,
+    /// What a saved millisecond is worth.
+    pub price: Price,
 }
 
 /// A line of [`POLICIES`].
@@ -52,12 +56,12 @@ pub struct Entry {
     /// One line for `--help`.
     pub about: &'static str,
     /// A new one.
-    pub make: fn(Timing) -> Box<dyn Policy>,
+    pub make: fn(Params) -> Box<dyn Policy>,
 }
 
 /// The policies there are.
 pub const POLICIES: &[Entry] = &[
-    Entry { name: "study", about: study::ABOUT, make: |t| Box::new(study::Study::new(t)) },
+    Entry { name: "study", about: study::ABOUT, make: |p| Box::new(study::Study::new(&p)) },
     Entry { name: "never", about: never::ABOUT, make: |_| Box::new(never::Never) },
     Entry { name: "always", about: always::ABOUT, make: |_| Box::new(always::Always) },
 ];

@@ -1,6 +1,8 @@
 //! What holds for every policy of the table, whatever happens to it.
 
-use everwarm_governor::{Action, Config, Event, Governor, HintSource, POLICIES, Reason};
+use everwarm_governor::{
+    Action, Config, Costs, Ending, Event, Governor, HintSource, POLICIES, Reason, Session,
+};
 use everwarm_units::{Instant, Joules, Span, Watts};
 use proptest::prelude::*;
 
@@ -23,10 +25,14 @@ const HOLD_FOR: Span = Span::s(20);
 /// The longest that anything can be wished ahead of an event: a hint's time and its patience.
 const WISHED_MAX: Span = Span::s(8 + 5);
 
+fn finished(work: bool) -> Event {
+    Event::ResponseFinished { work, session: Some(Session(7)), ending: Ending::ToolCalls }
+}
+
 impl Watch {
     fn new(policy: &everwarm_governor::Entry) -> Self {
-        let config =
-            Config { hold_for: HOLD_FOR, cap: CAP, hold_power: POWER, prewarm_energy: KERNEL };
+        let costs = Costs { hold_power: POWER, prewarm_energy: KERNEL, ..Costs::default() };
+        let config = Config { hold_for: HOLD_FOR, cap: CAP, costs, ..Config::default() };
         Watch {
             governor: Governor::new(policy, config),
             now: Instant::ZERO,
@@ -89,7 +95,7 @@ impl Watch {
     fn event(&mut self, event: Event) {
         match event {
             Event::RequestForwarded { work: true } => self.forwarded += 1,
-            Event::ResponseFinished { work: true } => self.forwarded -= 1,
+            Event::ResponseFinished { work: true, .. } => self.forwarded -= 1,
             Event::PowerLost => self.blocked = true,
             Event::PowerRestored => self.blocked = false,
             _ => {}
@@ -135,7 +141,7 @@ fn play(watch: &mut Watch, step: &Step) {
         Step::Probe => {
             watch.event(Event::RequestHead { work: false });
             watch.event(Event::RequestForwarded { work: false });
-            watch.event(Event::ResponseFinished { work: false });
+            watch.event(finished(false));
         }
         Step::Request { prefill_ms, decode_ms } => {
             watch.event(Event::RequestHead { work: true });
@@ -143,12 +149,13 @@ fn play(watch: &mut Watch, step: &Step) {
             watch.pass(Span::ms(prefill_ms));
             watch.event(Event::DecodeRunning);
             watch.pass(Span::ms(decode_ms));
-            watch.event(Event::ResponseFinished { work: true });
+            watch.event(finished(true));
         }
         Step::Hint { expected_ms, confidence } => watch.event(Event::Hint {
             source: HintSource::KeyStroke,
             expected: Some(Span::ms(expected_ms)),
             confidence,
+            session: None,
         }),
         Step::NoPower(ms) => {
             watch.event(Event::PowerLost);

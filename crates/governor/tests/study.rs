@@ -1,11 +1,11 @@
 //! The `study` policy, told as stories: what happens, and which actions come when.
 
-use everwarm_governor::{Action, Config, Event, Governor, HintSource, Reason, policy};
+use everwarm_governor::{Action, Config, Ending, Event, Governor, HintSource, Reason, policy};
 use everwarm_units::{Instant, Joules, Span};
 
 /// Plays `(ms, event)` and returns all actions but the waiting as "ms action" lines.
-fn play(config: Config, story: &[(u64, Event)], until_ms: u64) -> Vec<String> {
-    let mut governor = Governor::new(policy("study").unwrap(), config);
+fn play(config: &Config, story: &[(u64, Event)], until_ms: u64) -> Vec<String> {
+    let mut governor = Governor::new(policy("study").unwrap(), config.clone());
     let mut lines = Vec::new();
     let mut wake = None;
     let mut story = story.iter().peekable();
@@ -38,18 +38,20 @@ fn play(config: Config, story: &[(u64, Event)], until_ms: u64) -> Vec<String> {
 }
 
 fn check(story: &[(u64, Event)], expected: &[&str]) {
-    assert_eq!(play(Config::default(), story, 1_000_000), expected);
+    assert_eq!(play(&Config::default(), story, 1_000_000), expected);
 }
 
 const HEAD: Event = Event::RequestHead { work: true };
 const FORWARDED: Event = Event::RequestForwarded { work: true };
-const FINISHED: Event = Event::ResponseFinished { work: true };
+const FINISHED: Event =
+    Event::ResponseFinished { work: true, session: None, ending: Ending::Unknown };
 
 fn hint(expected_ms: u64) -> Event {
     Event::Hint {
         source: HintSource::KeyStroke,
         expected: Some(Span::ms(expected_ms)),
         confidence: 1.0,
+        session: None,
     }
 }
 
@@ -80,7 +82,7 @@ fn a_probe_is_let_go_at_once_and_opens_nothing() {
             (1000, Event::ConnectionAccepted),
             (1001, Event::RequestHead { work: false }),
             (1001, Event::RequestForwarded { work: false }),
-            (1002, Event::ResponseFinished { work: false }),
+            (1002, Event::ResponseFinished { work: false, session: None, ending: Ending::Unknown }),
         ],
         &["1000 prewarm", "1000 hold", "1001 release not_expected"],
     );
@@ -92,12 +94,15 @@ fn probes_in_a_row_are_not_believed_until_there_is_work() {
     for second in 1..=20 {
         story.push((second * 1000, Event::ConnectionAccepted));
         story.push((second * 1000 + 1, Event::RequestHead { work: false }));
-        story.push((second * 1000 + 2, Event::ResponseFinished { work: false }));
+        story.push((
+            second * 1000 + 2,
+            Event::ResponseFinished { work: false, session: None, ending: Ending::Unknown },
+        ));
         story.push((second * 1000 + 3, Event::ConnectionClosed));
     }
     let prewarms = |lines: &[String]| lines.iter().filter(|l| l.contains("prewarm")).count();
     let config = Config { hold_for: Span::ZERO, ..Config::default() };
-    assert_eq!(prewarms(&play(config, &story, 1_000_000)), 4);
+    assert_eq!(prewarms(&play(&config, &story, 1_000_000)), 4);
     story.extend([
         (30_000, Event::ConnectionAccepted),
         (30_001, HEAD),
@@ -105,7 +110,7 @@ fn probes_in_a_row_are_not_believed_until_there_is_work() {
         (30_100, FINISHED),
         (40_000, Event::ConnectionAccepted),
     ]);
-    let lines = play(config, &story, 1_000_000);
+    let lines = play(&config, &story, 1_000_000);
     assert!(lines.contains(&"30001 prewarm".to_owned()), "{lines:?}");
     assert!(lines.contains(&"40000 prewarm".to_owned()), "{lines:?}");
 }
@@ -159,7 +164,7 @@ fn an_agent_that_returns_within_the_grace_needs_no_kernel() {
 #[test]
 fn no_hold_after_a_request_where_none_is_allowed() {
     let config = Config { hold_for: Span::ZERO, ..Config::default() };
-    let lines = play(config, &[(0, HEAD), (1, FORWARDED), (200, FINISHED)], 1_000_000);
+    let lines = play(&config, &[(0, HEAD), (1, FORWARDED), (200, FINISHED)], 1_000_000);
     assert_eq!(lines, ["0 prewarm", "0 hold", "200 release not_expected"]);
 }
 
@@ -168,10 +173,10 @@ fn the_cap_ends_a_hold_and_a_measurement_corrects_it() {
     let config = Config { cap: Joules::j(6.73), ..Config::default() };
     let story = [(0, HEAD), (0, FORWARDED), (0, FINISHED)];
     // 6.73 J less one kernel done and one kept back: 6.67 J at 0.67 W.
-    assert_eq!(play(config, &story, 100_000).last().unwrap(), "10054 release cap_reached");
+    assert_eq!(play(&config, &story, 100_000).last().unwrap(), "10054 release cap_reached");
     let measured = [story[0], story[1], story[2], (5100, Event::Energy(Joules::j(0.5)))];
     // The kernel and 5 s of holding used only 0.5 J: 6.2 J are left, 9.25 s.
-    assert_eq!(play(config, &measured, 100_000).last().unwrap(), "14353 release cap_reached");
+    assert_eq!(play(&config, &measured, 100_000).last().unwrap(), "14353 release cap_reached");
 }
 
 #[test]

@@ -63,7 +63,7 @@ impl Drop for OnPanic {
 
 impl Engine {
     pub(crate) fn new(config: &Config, entry: &'static Entry, board: Board) -> Self {
-        let mut governor = Governor::new(entry, config.governor);
+        let mut governor = Governor::new(entry, config.governor.clone());
         if config.device.is_none() {
             governor.on_event(Instant::ZERO, Event::WarmingFailed);
         }
@@ -71,8 +71,8 @@ impl Engine {
             board,
             device: config.device.clone(),
             shape: config.shape,
-            hold_power: config.governor.hold_power,
-            prewarm_energy: config.governor.prewarm_energy,
+            hold_power: config.governor.costs.hold_power,
+            prewarm_energy: config.governor.costs.prewarm_energy,
             governor,
             epoch: Monotonic::now(),
             now: Instant::ZERO,

@@ -34,7 +34,12 @@ fn a_hint_warms_and_another_policy_lets_go() {
     let handle = warmer.handle();
     until(&warmer, |s| s.warm.state == State::Resting);
     let told = everwarm_gpu::Monotonic::now().0;
-    handle.tell(Event::Hint { source: HintSource::KeyStroke, expected: None, confidence: 1.0 });
+    handle.tell(Event::Hint {
+        source: HintSource::KeyStroke,
+        expected: None,
+        confidence: 1.0,
+        session: None,
+    });
     let status = until(&warmer, |s| s.last_prewarm.is_some_and(|p| p.gpu_start_ns.is_some()));
     let prewarm = status.last_prewarm.unwrap();
     assert!(prewarm.submitted_ns >= told);

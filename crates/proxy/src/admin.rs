@@ -100,6 +100,7 @@ async fn hint(shared: &Shared, body: Incoming) -> Response<Full<Bytes>> {
         source,
         expected: hint.expected_ms.map(Span::from_ms),
         confidence: hint.confidence.unwrap_or(1.0),
+        session: None,
     });
     shared.metrics.hint(name);
     json(StatusCode::ACCEPTED, &serde_json::json!({ "accepted": true }))

@@ -6,7 +6,7 @@
 
 use crate::metrics::Metrics;
 use bytes::Bytes;
-use everwarm_governor::Event;
+use everwarm_governor::{Ending, Event};
 use everwarm_hold::Handle as Warmer;
 use everwarm_stream::{End, Framing, Meter};
 use http::{HeaderMap, Method, header, request};
@@ -117,8 +117,10 @@ impl Drop for Exchange {
         self.metrics.ended(self.outcome, self.began.elapsed());
         let work = self.work;
         self.warmer.tell(match self.outcome {
-            Outcome::Complete => Event::ResponseFinished { work },
-            _ => Event::ResponseAborted { work },
+            Outcome::Complete => {
+                Event::ResponseFinished { work, session: None, ending: Ending::Unknown }
+            }
+            _ => Event::ResponseAborted { work, session: None },
         });
     }
 }

@@ -18,7 +18,7 @@
 //!
 //! Source: study 4 (mitigations 1, 2 and 4).
 
-use super::{Policy, Timing, Traffic, Wish};
+use super::{Params, Policy, Traffic, Wish};
 use crate::Event;
 use everwarm_units::{Instant, Span};
 
@@ -78,8 +78,8 @@ pub(super) struct Study {
 }
 
 impl Study {
-    pub(super) fn new(timing: Timing) -> Self {
-        Study { hold_for: timing.hold_for, windows: Vec::new(), warmed: None, false_alarms: 0 }
+    pub(super) fn new(params: &Params) -> Self {
+        Study { hold_for: params.hold_for, windows: Vec::new(), warmed: None, false_alarms: 0 }
     }
 
     fn add(&mut self, why: Why, from: Instant, until: Instant, prewarm: bool) {
@@ -157,12 +157,13 @@ impl Policy for Study {
             }
             Event::RequestForwarded { work: true } => self.forwarded(now),
             Event::DecodeRunning => self.drop_where(|w| w.covers(now)),
-            Event::ResponseFinished { work: true } | Event::ResponseAborted { work: true } => {
-                self.ended(now, traffic);
-            }
+            Event::ResponseFinished { work: true, .. }
+            | Event::ResponseAborted { work: true, .. } => self.ended(now, traffic),
             Event::RequestForwarded { work: false }
-            | Event::ResponseFinished { work: false }
-            | Event::ResponseAborted { work: false }
+            | Event::ResponseFinished { work: false, .. }
+            | Event::ResponseAborted { work: false, .. }
+            | Event::SessionKnown { .. }
+            | Event::ModelsListed
             | Event::ConnectionClosed
             | Event::WarmingFailed
             | Event::WarmingRestored
