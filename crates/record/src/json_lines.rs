@@ -203,7 +203,12 @@ fn parse(line: u64, text: &[u8]) -> Result<Result<Record, String>, Error> {
     }))
 }
 
-fn typed<'de, T: Deserialize<'de>>(line: u64, kind: &str, text: &'de [u8]) -> Result<T, Error> {
+/// A line as a `T`; `kind` is what it is called in an error.
+pub(crate) fn typed<'de, T: Deserialize<'de>>(
+    line: u64,
+    kind: &str,
+    text: &'de [u8],
+) -> Result<T, Error> {
     let fault = |path: String, why: serde_json::Error| Error::Line {
         line,
         kind: kind.to_owned(),

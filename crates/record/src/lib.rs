@@ -9,6 +9,8 @@
 //! reader may skip what it does not know: fields and whole kinds of newer versions are tolerated.
 //! Equal records give equal bytes. Times are nanoseconds since the start of the run.
 //!
+//! Beside runs there is [`traffic`]: what requests a server had, one line each.
+//!
 //! It reads no clock and opens no file: the caller passes the wall time in and the bytes on.
 
 #![forbid(unsafe_code)]
@@ -21,6 +23,7 @@ mod manifest;
 pub mod parquet;
 mod rows;
 mod run;
+pub mod traffic;
 
 pub use json_lines::{Error, Reader, Truncated, Writer};
 pub use manifest::{Manifest, Scenario, SelfTest};

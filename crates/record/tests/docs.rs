@@ -1,7 +1,7 @@
 //! The page on the format names every field there is.
 
 use everwarm_record::{
-    Dispatch, Manifest, Mark, Record, Request, SCHEMA, Scenario, SelfTest, Telemetry,
+    Dispatch, Manifest, Mark, Record, Request, SCHEMA, Scenario, SelfTest, Telemetry, traffic,
 };
 
 const PAGE: &str = include_str!("../../../docs/record.md");
@@ -10,10 +10,15 @@ const PAGE: &str = include_str!("../../../docs/record.md");
 fn check(record: Record) {
     let value = serde_json::to_value(record).unwrap();
     let kind = value["kind"].as_str().unwrap();
-    let (_, section) = PAGE.split_once(&format!("\n## `{kind}`")).expect("a heading of its own");
+    named(&format!("`{kind}`"), &value);
+}
+
+/// The section under `heading` names every member of `value`.
+fn named(heading: &str, value: &serde_json::Value) {
+    let (_, section) = PAGE.split_once(&format!("\n## {heading}")).expect("a heading of its own");
     let section = section.split("\n## ").next().unwrap();
-    for name in names(&value).filter(|name| name != "kind") {
-        assert!(section.contains(&format!("`{name}`")), "`{name}` of {kind}");
+    for name in names(value).filter(|name| name != "kind") {
+        assert!(section.contains(&format!("`{name}`")), "`{name}` of {heading}");
     }
 }
 
@@ -43,5 +48,6 @@ fn every_field_is_described() {
     check(Record::Telemetry(Telemetry::default()));
     check(Record::Request(Request { labels, ..Request::default() }));
     check(Record::Mark(Mark::default()));
+    named("Traffic", &serde_json::to_value(traffic::Entry::default()).unwrap());
     assert!(PAGE.contains(&format!("version of this format: {SCHEMA} ")));
 }
