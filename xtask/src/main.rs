@@ -7,6 +7,7 @@
 
 mod apple;
 mod bench;
+mod disk;
 mod pages;
 mod proof;
 mod ptx;

@@ -111,6 +111,11 @@ pub enum Verdict {
     Skipped(u64, String),
 }
 
+/// An amount of bytes as people compare disks.
+pub fn megabytes(bytes: u64) -> String {
+    format!("{} MB", (bytes + 500_000) / 1_000_000)
+}
+
 /// Prints one line a step and the closing count; true when nothing failed.
 pub fn close(outcomes: &[Outcome]) -> bool {
     let (mut total, mut skipped, mut well) = (Tally::default(), 0, true);

@@ -60,6 +60,11 @@ pub struct Ready {
     pub llama: Result<PathBuf, String>,
 }
 
+/// True where nobody sits, and nothing is kept for a next time.
+pub fn in_ci() -> bool {
+    std::env::var_os("CI").is_some()
+}
+
 /// Runs the set-up and prints what there is.
 pub fn print(force: bool) -> anyhow::Result<bool> {
     if force {

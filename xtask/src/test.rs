@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use crate::report::{self, Outcome, Tally, Verdict};
 use crate::setup::{self, Ready};
-use crate::{apple, pages, shell, tidy};
+use crate::{apple, disk, pages, shell, tidy};
 
 /// The package of the tests against real servers.
 const REAL: &str = "everwarm-real-servers";
@@ -51,21 +51,46 @@ const ALL: [Step; 8] = [
     Step::RealServers,
 ];
 
+impl Step {
+    /// Folders that the step makes or fills, and that only steps which name them need.
+    fn folders(self) -> &'static [&'static str] {
+        match self {
+            Step::Fmt | Step::Tidy | Step::Clippy => &[],
+            Step::Tests => &["target/tmp"],
+            Step::Docs => &["target/doc"],
+            Step::FakeMetal => &["target/fake-metal", "target/apple", ".venv-apple"],
+            Step::Apple => &["target/aarch64-apple-darwin", "target/apple", ".venv-apple"],
+            Step::RealServers => &[".venv-real"],
+        }
+    }
+}
+
 /// Runs the named steps, or all; true when nothing failed.
 pub fn run(named: &[Step]) -> anyhow::Result<bool> {
     let wanted = |step: &Step| named.is_empty() || named.contains(step);
+    let steps: Vec<Step> = ALL.into_iter().filter(wanted).collect();
+    let folders = steps.iter().map(|step| step.folders()).collect::<Vec<_>>();
+    let shortage = named.is_empty().then(|| disk::shortage(&folders)).flatten();
+    if let Some(shortage) = &shortage {
+        println!("warning: {shortage}");
+    }
     let mut outcomes = Vec::new();
-    for step in ALL.into_iter().filter(wanted) {
+    for (n, step) in steps.iter().enumerate() {
         let begun = Instant::now();
-        for (name, verdict) in one(step) {
+        for (name, verdict) in one(*step) {
             let step = name.to_owned();
             outcomes.push(Outcome { step, verdict, took: begun.elapsed() });
         }
+        disk::give_back(&disk::spent(folders[n], &folders[n + 1..]));
     }
     if named.is_empty() && cfg!(not(target_os = "linux")) {
         println!("\nNote: the real servers' packages are Linux's; see what was skipped below.");
     }
-    Ok(report::close(&outcomes))
+    let well = report::close(&outcomes);
+    if let Some(shortage) = shortage.filter(|_| !well) {
+        println!("It may be this: {shortage}");
+    }
+    Ok(well)
 }
 
 /// Runs a step; what could not even start has failed.
@@ -197,7 +222,7 @@ fn ignored(stem: &str) -> u64 {
 
 /// At a desk a missing system package skips the real servers; in continuous integration it fails.
 fn may_skip() -> bool {
-    std::env::var_os("CI").is_none()
+    !setup::in_ci()
 }
 
 /// Builds the binary under test, in the profile of the tests.

@@ -27,7 +27,7 @@ fn on_the_fake(check: impl Fn(&mut dyn Backend)) {
 fn other_processes_find_it() {
     static ONCE: OnceLock<()> = OnceLock::new();
     ONCE.get_or_init(|| {
-        let folder = build("path", &[]);
+        let folder = build(&[]);
         // SAFETY: the tests of this program run one at a time, and none reads the environment.
         unsafe { std::env::set_var("LD_LIBRARY_PATH", folder) };
     });

@@ -189,7 +189,7 @@ fn what_is_wrong_with_a_driver_is_told() {
         let output = Command::new(std::env::current_exe().unwrap())
             .args(["says_why", "--exact", "--nocapture"])
             .env("EVERWARM_TEST_SAY", "1")
-            .env("LD_LIBRARY_PATH", build(configuration, &[configuration]))
+            .env("LD_LIBRARY_PATH", build(&[configuration]))
             .output()
             .unwrap();
         let text = String::from_utf8_lossy(&output.stdout);

@@ -4,6 +4,7 @@
 
 use everwarm_gpu::backend::cuda::{Libraries, use_libraries};
 use libloading::Library;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -38,7 +39,7 @@ pub struct Fake {
 pub fn fake() -> &'static Fake {
     static FAKE: OnceLock<Fake> = OnceLock::new();
     FAKE.get_or_init(|| {
-        let folder = build("fake", &[]);
+        let folder = build(&[]);
         let driver = folder.join("libcuda.so.1");
         assert!(use_libraries(libraries(&folder)), "the fake comes first");
         // SAFETY: it is the library that was just built; it has no initialisers.
@@ -52,12 +53,58 @@ pub fn libraries(folder: &Path) -> Libraries {
     Libraries { driver: folder.join("libcuda.so.1"), management: folder.join("libcuda.so.1") }
 }
 
-/// Compiles the library into a folder of its own, under both of NVIDIA's names.
-pub fn build(name: &str, configuration: &[&str]) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let folder = folder.join(format!("cuda-{name}-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cuda_fake/library.rs");
+/// The folder of the library in that configuration, under both of NVIDIA's names. It is compiled once
+/// for all tests and processes, until a text of it changes.
+pub fn build(configuration: &[&str]) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name(configuration));
+    if !folder.exists() {
+        remove_older(&folder, configuration);
+        // Beside it at first: another process may be at the same, and finds it whole or not at all.
+        let mut beside = folder.clone().into_os_string();
+        beside.push(format!(".{}", std::process::id()));
+        let beside = PathBuf::from(beside);
+        compile(&beside, configuration);
+        if std::fs::rename(&beside, &folder).is_err() {
+            std::fs::remove_dir_all(&beside).unwrap();
+        }
+    }
+    folder
+}
+
+const TEXTS: [&str; 3] = ["library.rs", "kernels.rs", "management.rs"];
+
+fn text(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cuda_fake").join(name)
+}
+
+/// What all texts of a configuration are called.
+fn stem(configuration: &[&str]) -> String {
+    format!("cuda-{}-", configuration.first().unwrap_or(&"fake"))
+}
+
+/// A name that changes with the texts.
+fn name(configuration: &[&str]) -> String {
+    let mut hasher = DefaultHasher::new();
+    for name in TEXTS {
+        std::fs::read(text(name)).unwrap().hash(&mut hasher);
+    }
+    format!("{}{:016x}", stem(configuration), hasher.finish())
+}
+
+/// Removes what was made of other texts. A process that still uses it has loaded it.
+fn remove_older(folder: &Path, configuration: &[&str]) {
+    let stem = stem(configuration);
+    for entry in std::fs::read_dir(folder.parent().unwrap()).into_iter().flatten().flatten() {
+        let is_whole = entry.path().extension().is_none();
+        if is_whole && entry.file_name().to_string_lossy().starts_with(&stem) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// Compiles the library into `folder`.
+fn compile(folder: &Path, configuration: &[&str]) {
+    std::fs::create_dir_all(folder).unwrap();
     let driver = folder.join("libcuda.so.1");
     let compiler = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
     let mut command = Command::new(compiler);
@@ -67,13 +114,14 @@ pub fn build(name: &str, configuration: &[&str]) -> PathBuf {
         "-Anon_snake_case",
         "-Aunexpected_cfgs",
         "-Adead_code",
+        // Of its 4.5 MB nearly all would be the standard library's debug information.
+        "-Cstrip=symbols",
         "-o",
     ]);
-    command.arg(&driver).arg(source);
+    command.arg(&driver).arg(text("library.rs"));
     command.args(configuration.iter().flat_map(|cfg| ["--cfg", cfg]));
     assert!(command.status().expect("rustc runs").success(), "the fake compiles");
-    std::fs::copy(&driver, folder.join("libnvidia-ml.so.1")).unwrap();
-    folder
+    std::fs::hard_link(&driver, folder.join("libnvidia-ml.so.1")).unwrap();
 }
 
 impl Fake {
