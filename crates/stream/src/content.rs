@@ -11,8 +11,12 @@ use serde_json::Value;
 pub struct Facts {
     /// It carries text of the answer: spoken, thought, or a tool call's arguments; not empty.
     pub content: bool,
+    /// It carries a call, or a piece of one, of a tool that the client runs.
+    pub calls: bool,
     /// Why the answer ended, as the server words it.
     pub finish: Option<String>,
+    /// The name that a later request may continue this answer by (`previous_response_id`).
+    pub response: Option<String>,
     /// Tokens of the prompt.
     pub prompt_tokens: Option<u64>,
     /// Tokens of the answer.
@@ -37,6 +41,11 @@ pub fn read(data: &[u8]) -> Option<Facts> {
     for holder in [&value, &value["message"], &value["response"]] {
         facts.usage(&holder["usage"]);
     }
+    for about in [&value["response"], &value] {
+        if let Some(id) = about["id"].as_str().filter(|_| about["object"] == "response") {
+            facts.response = Some(id.to_owned());
+        }
+    }
     facts.timed(&value["timings"]);
     facts.timings = top.get("timings").filter(|t| t.is_object()).cloned();
     facts.error = top.get("error").filter(|e| !e.is_null()).map(error_text);
@@ -53,8 +62,9 @@ impl Facts {
         for said in [&choice["delta"], &choice["message"]] {
             let spoken = ["content", "reasoning_content", "reasoning", "refusal"];
             self.content |= spoken.iter().any(|member| spoken_in(&said[*member]));
-            self.content |= array(&said["tool_calls"]).any(|call| called(&call["function"]));
+            self.tools(&said["tool_calls"]);
             self.content |= called(&said["function_call"]);
+            self.calls |= said["function_call"].is_object();
         }
         self.finish(&choice["finish_reason"]);
     }
@@ -67,12 +77,17 @@ impl Facts {
         if value["done"].is_boolean() {
             let said = &value["message"];
             self.content |= text(&said["content"]) || text(&said["thinking"]);
-            self.content |= array(&said["tool_calls"]).any(|call| called(&call["function"]));
-            self.finish(&value["done_reason"]);
+            self.tools(&said["tool_calls"]);
+            if value["done"] == Value::Bool(true) {
+                // Versions before 0.1.39 give no reason.
+                self.finish(&value["done_reason"]);
+                self.finish.get_or_insert_with(|| "stop".to_owned());
+            }
             self.count(&value["prompt_eval_count"], &value["eval_count"]);
         }
         if value["stop"] == Value::Bool(true) {
             self.finish(&value["stop_type"]);
+            self.finish.get_or_insert_with(|| "stop".to_owned());
             self.count(&value["tokens_evaluated"], &value["tokens_predicted"]);
         }
     }
@@ -80,6 +95,7 @@ impl Facts {
     /// Events with a `type`: responses and messages; and their whole answers.
     fn typed(&mut self, value: &Value) {
         match value["type"].as_str().unwrap_or_default() {
+            "content_block_start" => self.calls |= value["content_block"]["type"] == "tool_use",
             "content_block_delta" => {
                 let delta = &value["delta"];
                 let spoken = ["text", "thinking", "partial_json"];
@@ -88,10 +104,16 @@ impl Facts {
             "message_delta" => self.finish(&value["delta"]["stop_reason"]),
             "message" => {
                 self.content |= array(&value["content"]).any(|block| text(&block["text"]));
+                let called = array(&value["content"]).any(|block| block["type"] == "tool_use");
+                self.called(called);
                 self.finish(&value["stop_reason"]);
             }
             "response.completed" | "response.incomplete" | "response.failed" => {
+                self.calls |= array(&value["response"]["output"]).any(for_client);
                 self.finish(&value["response"]["status"]);
+            }
+            "response.output_item.added" | "response.output_item.done" => {
+                self.calls |= for_client(&value["item"]);
             }
             "error" if value["error"].is_null() => {
                 self.finish(&value["code"]);
@@ -101,10 +123,23 @@ impl Facts {
             _ => {}
         }
         if value["object"] == "response" {
+            self.called(array(&value["output"]).any(for_client));
             let blocks = array(&value["output"]).flat_map(|item| array(&item["content"]));
             self.content |= { blocks }.any(|block| text(&block["text"]));
             self.finish(&value["status"]);
         }
+    }
+
+    /// Calls of tools in the form of chat completions.
+    fn tools(&mut self, calls: &Value) {
+        self.content |= array(calls).any(|call| called(&call["function"]));
+        self.calls |= array(calls).next().is_some();
+    }
+
+    /// Calls of tools in a whole answer, which are its content.
+    fn called(&mut self, called: bool) {
+        self.calls |= called;
+        self.content |= called;
     }
 
     /// llama.cpp's timings count tokens, too: a prompt's are those it worked on and those it had.
@@ -149,6 +184,20 @@ fn spoken_in(value: &Value) -> bool {
 fn called(function: &Value) -> bool {
     let arguments = &function["arguments"];
     text(&function["name"]) || text(arguments) || arguments.as_object().is_some()
+}
+
+/// An output item of the responses API that calls what the client runs; a search, say, is a call
+/// that the server runs itself.
+fn for_client(item: &Value) -> bool {
+    const RUN_BY_CLIENTS: [&str; 6] = [
+        "function_call",
+        "custom_tool_call",
+        "local_shell_call",
+        "shell_call",
+        "apply_patch_call",
+        "computer_call",
+    ];
+    item["type"].as_str().is_some_and(|kind| RUN_BY_CLIENTS.contains(&kind))
 }
 
 fn error_text(error: &Value) -> String {

@@ -2,7 +2,7 @@
 //!
 //! A [`Meter`] is fed a copy of the bytes with the instant they were seen, at any split point, and
 //! knows the answer's first non-empty content (not the head, not a role, not a comment), the time of
-//! every later one, the finish reason, the token counts and a server's own error. Proxy and bench
+//! every later one, the finish reason, what the answer leaves its client to do ([`Ending`]), the token counts and a server's own error. Proxy and bench
 //! share it. It recognises events by their shape, never by a route, and it never changes a byte:
 //! what it does not understand it does not count.
 //!
@@ -12,11 +12,13 @@
 #![forbid(unsafe_code)]
 
 mod content;
+mod ending;
 mod lines;
 mod meter;
 mod sse;
 
 pub use content::{Facts, read};
+pub use ending::Ending;
 pub use lines::{Line, Lines};
 pub use meter::{End, Framing, Meter, TIMES_MAX};
 pub use sse::{Event, Sse};

@@ -2,6 +2,7 @@
 
 use crate::EVENT_MAX;
 use crate::content::{Facts, read};
+use crate::ending::{Ending, ending};
 use crate::lines::{Line, Lines};
 use crate::sse::Sse;
 use everwarm_units::{Instant, Span};
@@ -65,6 +66,8 @@ pub struct Meter {
     contents: u64,
     last_content: Option<Instant>,
     finish: Option<String>,
+    calls: bool,
+    response: Option<String>,
     prompt_tokens: Option<u64>,
     completion_tokens: Option<u64>,
     error: Option<String>,
@@ -89,6 +92,8 @@ impl Meter {
             contents: 0,
             last_content: None,
             finish: None,
+            calls: false,
+            response: None,
             prompt_tokens: None,
             completion_tokens: None,
             error: None,
@@ -140,7 +145,9 @@ impl Meter {
                 self.times.push(now);
             }
         }
+        self.calls |= facts.calls;
         self.finish = facts.finish.or(self.finish.take());
+        self.response = facts.response.or(self.response.take());
         self.prompt_tokens = facts.prompt_tokens.or(self.prompt_tokens);
         self.completion_tokens = facts.completion_tokens.or(self.completion_tokens);
         self.error = self.error.take().or(facts.error);
@@ -178,6 +185,23 @@ impl Meter {
     /// Why the answer ended, as the server words it.
     pub fn finish_reason(&self) -> Option<&str> {
         self.finish.as_deref()
+    }
+
+    /// What the answer leaves its client to do, by what was read so far.
+    pub fn ending(&self) -> Ending {
+        let finish = match (&self.finish, self.end) {
+            _ if self.error.is_some() => None,
+            (Some(finish), _) => Some(finish.as_str()),
+            // Some servers give no reason, and a last event may be too large to be looked into.
+            (None, Some(End::Complete)) if self.contents > 0 => Some(""),
+            (None, _) => None,
+        };
+        finish.map_or(Ending::Unknown, |finish| ending(finish, self.calls))
+    }
+
+    /// The name that a later request may continue this answer by, if it has one.
+    pub fn response_id(&self) -> Option<&str> {
+        self.response.as_deref()
     }
 
     /// Tokens of the prompt, if the server told.
