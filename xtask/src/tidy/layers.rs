@@ -19,7 +19,7 @@ pub enum Layer {
 }
 
 /// Every crate of the workspace, lowest first.
-const TABLE: [(&str, Layer); 19] = [
+const TABLE: [(&str, Layer); 21] = [
     ("everwarm-units", Layer::Core),
     ("everwarm-stats", Layer::Core),
     ("everwarm-stream", Layer::Core),
@@ -29,8 +29,10 @@ const TABLE: [(&str, Layer); 19] = [
     ("everwarm-sim", Layer::Core),
     ("everwarm-governor", Layer::Core),
     ("everwarm-fit", Layer::Core),
+    ("everwarm-inflight", Layer::Core),
     ("everwarm-gpu", Layer::Edge),
     ("everwarm-hold", Layer::Edge),
+    ("everwarm-embed", Layer::Edge),
     ("everwarm-lab", Layer::Shell),
     ("everwarm-report", Layer::Shell),
     ("everwarm-sim-server", Layer::Shell),
