@@ -85,7 +85,7 @@ impl Chooser {
 
     /// Buffers to keep in flight, [`Limits::latency_max`] aside.
     pub fn depth(&self) -> usize {
-        let predicted = self.estimate().depth(self.round_trip(), self.limits.gap_max);
+        let predicted = self.estimate().depth(self.round_trip());
         predicted.saturating_add(self.extra).min(self.limits.in_flight_max)
     }
 

@@ -7,7 +7,7 @@ use everwarm_units::Span;
 /// The trade-off is the user who changes their mind: what is committed runs to its end. A request
 /// that is cancelled, and a more urgent one that arrives, wait for everything in flight, about
 /// [`crate::Plan::in_flight`] times the kernel time of a chunk. So no more is put in flight than
-/// the gap needs, and never more than these limits.
+/// hides the host's work, and never more than these limits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
     /// The queue gap to stay under: from the end of one buffer to the start of the next, on the

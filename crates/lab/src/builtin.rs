@@ -2,12 +2,19 @@
 
 use crate::scenario::Scenario;
 
-/// A built-in scenario: its name and its text.
+/// A built-in scenario or claims file: its name and its text.
 pub struct BuiltIn {
-    /// As `lab run` takes it.
+    /// As `lab run` or `lab check` takes it.
     pub name: &'static str,
     /// The file.
     pub text: &'static str,
+}
+
+impl BuiltIn {
+    /// What errors call it.
+    pub fn shown(&self, kind: &str) -> String {
+        format!("built-in {kind} {}", self.name)
+    }
 }
 
 macro_rules! scenarios {
@@ -34,6 +41,7 @@ scenarios! {
     "queue-gaps",
     "queue-sleep",
     "queue-in-flight",
+    "in-flight",
     "back-to-back",
     "hold-power",
     "hold-variants",
@@ -52,16 +60,16 @@ scenarios! {
     "fit-gaps",
 }
 
-/// The claims file that `lab check` takes where none is named.
-pub const CLAIMS: &str = include_str!("../claims/m2.toml");
-
-/// What errors call [`CLAIMS`].
-pub const CLAIMS_NAME: &str = "built-in claims m2.toml";
+/// All built-in claims files; `lab check` takes the first where none is named.
+pub const CLAIMS: &[BuiltIn] = &[
+    BuiltIn { name: "m2", text: include_str!("../claims/m2.toml") },
+    BuiltIn { name: "in-flight", text: include_str!("../claims/in-flight.toml") },
+];
 
 /// The built-in scenario of that name.
 pub fn scenario(name: &str) -> Option<Scenario> {
     let found = SCENARIOS.iter().find(|one| one.name == name)?;
-    let file = format!("built-in scenario {name}");
+    let file = found.shown("scenario");
     // A test reads them all, so that this can't fail for a user.
     let mut scenario = Scenario::from_toml(&file, found.text).expect("built-in scenarios read");
     scenario.name = name.to_owned();

@@ -39,7 +39,7 @@ pub use predict::{
     Base, Cliff, Penalty, Prediction, Ramp, changed_chip, predict, prediction_parts,
 };
 pub use scenario::{
-    Actor, BadRounds, Cell, Order, Part, Run, Scenario, Step, StepKind, Until, Work,
+    Actor, BadRounds, Cell, Depth, Order, Part, Run, Scenario, Step, StepKind, Until, Work,
 };
 pub use self_test::self_test;
 pub use summary::{Summary, summary};

@@ -52,6 +52,38 @@ fn keys() {
 }
 
 #[test]
+fn the_in_flight_helper() {
+    let step = |kernel: &str, rest: &str| format!("steps = [\n  {{ run = {kernel}, {rest} }},\n]");
+    let empty = |rest: &str| step("\"empty\"", rest);
+    scenario(
+        &empty("in_flight = \"many\""),
+        (2, 32),
+        &["`many` is no depth; expected a whole number of at least 1, \"all\" or \"auto\""],
+    );
+    scenario(&empty("in_flight = { gap = \"0\" }"), (2, 32), &["a gap of 0 can't be kept"]);
+    scenario(
+        &empty("in_flight = { mots = 3 }"),
+        (2, 34),
+        &["unknown field `mots`", "`most`", "`latency`"],
+    );
+    scenario(
+        &empty("in_flight = \"auto\", sleep = \"1 ms\""),
+        (2, 3),
+        &["decides itself when to wait; expected `delay`"],
+    );
+    scenario(
+        &empty("in_flight = \"auto\", gap = \"1 ms\""),
+        (2, 3),
+        &["`gap` sets the host's sleep of a run with one buffer in flight"],
+    );
+    scenario(
+        &step("{ matmul = 64 }", "in_flight = { chunk = 2 }"),
+        (2, 3),
+        &["2 of this kernel in one command buffer are no kernel"],
+    );
+}
+
+#[test]
 fn values() {
     let step = |rest: &str| format!("steps = [\n  {{ run = {{ alu = \"1 ms\" }}, {rest} }},\n]");
     scenario(

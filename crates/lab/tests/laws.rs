@@ -34,14 +34,16 @@ fn run_step() -> impl Strategy<Value = Step> {
         (1u32..30).prop_map(|n| format!("deep = {n}")),
         (1u32..30, 1u32..6).prop_map(|(n, depth)| format!("times = {n}, in_flight = {depth}")),
         (1u32..40).prop_map(|ms| format!("for = \"{ms} ms\"")),
+        (1u32..30).prop_map(|n| format!("times = {n}, in_flight = \"auto\"")),
     ];
     let pause = prop_oneof![
         Just(String::new()),
         (0.0..3.0f64).prop_map(|ms| format!(", sleep = \"{ms:.3} ms\"")),
         (0.0..1.0f64).prop_map(|ms| format!(", delay = \"{ms:.3} ms\"")),
     ];
-    (kernel(), how, pause).prop_filter_map("a deep step has no pause", |(kernel, how, pause)| {
-        let fits = pause.is_empty() || !how.starts_with("deep");
+    (kernel(), how, pause).prop_filter_map("such a step has no pause", |(kernel, how, pause)| {
+        let unpaused = how.starts_with("deep") || how.contains("auto");
+        let fits = pause.is_empty() || !unpaused;
         fits.then(|| Step::Other(format!("{{ run = {kernel}, {how}{pause} }}")))
     })
 }

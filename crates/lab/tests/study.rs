@@ -1,5 +1,5 @@
-//! The study's figures on the simulated M2: a claim that breaks is found here, and so is one that
-//! was known not to hold and now does.
+//! The built-in claims on the simulated M2: a claim that breaks is found here, and so is one of the
+//! study that was known not to hold and now does.
 
 use everwarm_lab::{Claims, check};
 use std::collections::BTreeMap;
@@ -22,4 +22,16 @@ fn the_claims_hold_but_for_known_failures() {
         }
     }
     assert_eq!(report.verdicts.len(), 78);
+}
+
+#[test]
+fn our_own_claims_hold() {
+    for name in Claims::names().into_iter().filter(|name| *name != "m2") {
+        let claims = Claims::named(name).unwrap();
+        assert!(!claims.claims.is_empty());
+        let report = check(&claims, "sim:m2", &|_, _, _| {}).unwrap();
+        for verdict in report.verdicts {
+            assert!(verdict.held, "{name}: {verdict:?}");
+        }
+    }
 }

@@ -46,6 +46,9 @@ pub struct Seen {
 pub trait Program: Send {
     /// The next thing to do. `now` is when it begins; `seen` is the last completion observed.
     fn next(&mut self, now: Instant, seen: Option<&Seen>) -> Op;
+
+    /// Told of each completion when it is observed, for a program that learns from all of them.
+    fn on_completion(&mut self, _seen: &Seen) {}
 }
 
 /// What the caller must do for a [`Host`].
@@ -125,6 +128,7 @@ impl Host {
     pub fn on_completion(&mut self, seen: Seen) {
         assert!(self.outstanding > 0, "a completion was reported with nothing outstanding");
         self.outstanding -= 1;
+        self.program.on_completion(&seen);
         self.seen = Some(seen);
     }
 }

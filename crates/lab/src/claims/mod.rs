@@ -178,12 +178,24 @@ impl Claims {
         read::read(file, text, folder)
     }
 
-    /// The claims that the lab carries.
-    ///
-    /// # Panics
-    /// If they do not read, which a test holds.
+    /// The claims of the M2 study.
     pub fn built_in() -> Claims {
-        let read = read::read(builtin::CLAIMS_NAME, builtin::CLAIMS, Path::new("."));
+        Self::read_built_in(&builtin::CLAIMS[0])
+    }
+
+    /// The built-in claims of that name, such as `in-flight`.
+    pub fn named(name: &str) -> Option<Claims> {
+        builtin::CLAIMS.iter().find(|file| file.name == name).map(Self::read_built_in)
+    }
+
+    /// The names of the built-in claims files, the default first.
+    pub fn names() -> Vec<&'static str> {
+        builtin::CLAIMS.iter().map(|file| file.name).collect()
+    }
+
+    fn read_built_in(file: &builtin::BuiltIn) -> Claims {
+        // A test reads them all, so that this can't fail for a user.
+        let read = read::read(&file.shown("claims"), file.text, Path::new("."));
         read.unwrap_or_else(|error| panic!("{error}"))
     }
 

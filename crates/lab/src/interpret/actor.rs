@@ -7,9 +7,10 @@
 //! [`Actor::on_completion`]; after `Await`, poll again when the signal has come and
 //! [`Actor::on_signal`] was called.
 
+use super::ahead::Ahead;
 use super::program::Loop;
 use crate::data::{Dispatch, StepRun};
-use crate::scenario::{self, Part, StepKind, Work};
+use crate::scenario::{self, Depth, Part, StepKind, Work};
 use everwarm_gpu::{Completion, Device};
 use everwarm_units::{Instant, PState, Span};
 use everwarm_workload::{Action, Host, Kernel, Program, Seen};
@@ -219,8 +220,8 @@ impl Actor {
             StepKind::Signal(name) => return Some(Want::Signal(name)),
             StepKind::Pin(pstate) => return Some(Want::Pin(pstate)),
             StepKind::Run(run) => {
-                let kernel = kernel(&self.device, run.work);
-                self.host(Box::new(Loop::new(run, kernel)));
+                let program = self.run(run);
+                self.host(program);
             }
             StepKind::Model { runtime, part } => self.host(match part {
                 Part::Prefill(tokens) => runtime.prefill(tokens),
@@ -229,6 +230,17 @@ impl Actor {
             }),
         }
         None
+    }
+
+    fn run(&self, run: scenario::Run) -> Box<dyn Program> {
+        let (device, work) = (self.device.clone(), run.work);
+        match run.in_flight {
+            Depth::Fixed(depth) => Box::new(Loop::new(run, depth, kernel(&device, work))),
+            Depth::Auto(limits) => {
+                let times = move |n| work.times(n).expect("it was read with its largest chunk");
+                Box::new(Ahead::new(run, limits, Box::new(move |n| kernel(&device, times(n)))))
+            }
+        }
     }
 
     fn host(&mut self, program: Box<dyn Program>) {

@@ -5,13 +5,14 @@
 //! decides.
 
 mod actor;
+mod ahead;
 mod flight;
 mod program;
 mod virtual_time;
 mod wall_clock;
 
 use crate::data::{RunData, Unit};
-use crate::scenario::{Order, Run, Scenario, StepKind, Work};
+use crate::scenario::{Depth, Order, Run, Scenario, StepKind, Work};
 use everwarm_dvfs::Chip;
 use everwarm_gpu::{Backend, Device};
 use everwarm_units::Span;
@@ -116,7 +117,12 @@ fn run_on(
 fn fits(scenario: &Scenario, device: &Device) -> Result<(), Error> {
     let actors = scenario.cells.iter().flat_map(|cell| &cell.actors);
     for step in actors.flat_map(|actor| &actor.steps) {
-        if let StepKind::Run(Run { work: Work::FmaTime { time, threads }, .. }) = step.kind {
+        let StepKind::Run(Run { work, in_flight, .. }) = step.kind else { continue };
+        let chunk = match in_flight {
+            Depth::Auto(limits) => limits.chunk_max,
+            Depth::Fixed(_) => 1,
+        };
+        if let Some(Work::FmaTime { time, threads }) = work.times(chunk) {
             let most = device.fma_longest(threads);
             if time > most {
                 let (label, device) = (step.label.clone(), device.id.clone());

@@ -1,6 +1,6 @@
 //! The host program of a `run` step: one kernel again and again.
 
-use crate::scenario::{Run, Until};
+use crate::scenario::Run;
 use everwarm_units::{Instant, Span};
 use everwarm_workload::{Kernel, Op, Program, Seen};
 
@@ -11,6 +11,7 @@ const GAP_GAIN: f64 = 0.5;
 /// Commits one kernel as its plan says; ends after the last one has, or at once (`drain`).
 pub struct Loop {
     run: Run,
+    depth: usize,
     kernel: Kernel,
     began: Option<Instant>,
     committed: u64,
@@ -29,23 +30,19 @@ enum At {
 }
 
 impl Loop {
-    /// A run of `kernel`.
-    pub fn new(run: Run, kernel: Kernel) -> Self {
+    /// A run of `kernel` with so many buffers in flight.
+    pub fn new(run: Run, depth: usize, kernel: Kernel) -> Self {
         let gap = run.gap.map(GapControl::new);
-        Loop { run, kernel, began: None, committed: 0, at: At::Wait, gap }
+        Loop { run, depth, kernel, began: None, committed: 0, at: At::Wait, gap }
     }
 
     fn over(&self, now: Instant, began: Instant) -> bool {
-        match self.run.until {
-            Until::Times(n) => self.committed == u64::from(n),
-            Until::Elapsed(span) => now.since(began) >= span,
-        }
+        self.run.until.is_over(self.committed, now.since(began))
     }
 
     /// The number of buffers to wait down to before the next commit, if any must end.
     fn room(&self) -> Option<usize> {
-        let limit = self.run.in_flight as u64;
-        (self.committed >= limit).then(|| self.run.in_flight - 1)
+        (self.committed >= self.depth as u64).then(|| self.depth - 1)
     }
 
     fn sleep(&mut self, seen: Option<&Seen>) -> Span {
@@ -134,13 +131,13 @@ impl GapControl {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::Work;
+    use crate::scenario::{Depth, Until, Work};
 
     fn run(until: Until, in_flight: usize) -> Run {
         Run {
             work: Work::Empty,
             until,
-            in_flight,
+            in_flight: Depth::Fixed(in_flight),
             sleep: Span::us(10),
             delay: Span::ZERO,
             gap: None,
@@ -151,7 +148,7 @@ mod tests {
     #[test]
     fn operations_come_in_order() {
         let check = |in_flight, expected: &[Op]| {
-            let mut program = Loop::new(run(Until::Times(2), in_flight), Kernel::Empty);
+            let mut program = Loop::new(run(Until::Times(2), in_flight), in_flight, Kernel::Empty);
             for op in expected {
                 assert_eq!(program.next(Instant::ZERO, None), *op);
             }

@@ -9,7 +9,9 @@ mod read;
 mod sweep;
 mod value;
 
-pub use plan::{Actor, BadRounds, Cell, Order, Part, Run, Scenario, Step, StepKind, Until, Work};
+pub use plan::{
+    Actor, BadRounds, Cell, Depth, Order, Part, Run, Scenario, Step, StepKind, Until, Work,
+};
 pub use sweep::canonical;
 pub use value::{Count, Duration};
 

@@ -1,7 +1,7 @@
 //! A scenario that has been read and holds the rules: what the interpreter runs.
 
 pub use super::doc::Order;
-pub use super::value::Work;
+pub use super::value::{Depth, Work};
 use everwarm_units::{PState, Span};
 use everwarm_workload::Runtime;
 use std::collections::BTreeMap;
@@ -130,8 +130,8 @@ pub struct Run {
     pub work: Work,
     /// When to stop.
     pub until: Until,
-    /// Command buffers in flight; `usize::MAX` for all.
-    pub in_flight: usize,
+    /// Command buffers in flight.
+    pub in_flight: Depth,
     /// Host time between a wait and the next commit.
     pub sleep: Span,
     /// Host time before each commit.
@@ -149,4 +149,14 @@ pub enum Until {
     Times(u32),
     /// When no new one would begin within this time.
     Elapsed(Span),
+}
+
+impl Until {
+    /// True after so many command buffers and so much time.
+    pub fn is_over(self, committed: u64, elapsed: Span) -> bool {
+        match self {
+            Until::Times(n) => committed >= u64::from(n),
+            Until::Elapsed(span) => elapsed >= span,
+        }
+    }
 }

@@ -287,16 +287,26 @@ impl Reader<'_> {
         if step.deep.is_some() && step.in_flight.is_some() {
             return fail("`deep` means all in flight; leave out `in_flight`");
         }
-        let all = step.deep.map(|_| Depth(None));
-        let in_flight = match step.in_flight.or(all) {
-            Some(Depth(Some(n))) => n as usize,
-            Some(Depth(None)) => usize::MAX,
-            None => 1,
-        };
-        if step.gap.is_some() && (in_flight != 1 || step.sleep.is_some()) {
+        let all = step.deep.map(|_| Depth::Fixed(usize::MAX));
+        let in_flight = step.in_flight.or(all).unwrap_or(Depth::Fixed(1));
+        if step.gap.is_some() && (in_flight != Depth::Fixed(1) || step.sleep.is_some()) {
             return fail(
                 "`gap` sets the host's sleep of a run with one buffer in flight; leave out `sleep`, `in_flight` and `deep`",
             );
+        }
+        if let Depth::Auto(limits) = in_flight {
+            if step.sleep.is_some() {
+                return fail(
+                    "`sleep` comes after a wait, and in_flight = \"auto\" decides itself when to wait; expected `delay`, which comes before each commit",
+                );
+            }
+            if work.times(limits.chunk_max).is_none() {
+                let why = format!(
+                    "{} of this kernel in one command buffer are no kernel; expected a smaller `chunk`, or none for matmul",
+                    limits.chunk_max
+                );
+                return fail(&why);
+            }
         }
         Ok(Run {
             work,

@@ -1,5 +1,6 @@
 //! Values as scenario files write them, read with errors that say what was expected.
 
+use everwarm_inflight::Limits;
 use everwarm_units::{Bytes, Span};
 use everwarm_workload::Kernel;
 use serde::de::{
@@ -15,9 +16,15 @@ pub struct Duration(pub Span);
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Count(pub u32);
 
-/// How many command buffers are in flight: a [`Count`] or `"all"`.
+/// How many command buffers are in flight: a [`Count`], `"all"`, or what the in-flight helper finds
+/// (`"auto"` or its limits).
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Depth(pub Option<u32>);
+pub enum Depth {
+    /// So many; `usize::MAX` for all.
+    Fixed(usize),
+    /// As many as hide the host's work, within limits.
+    Auto(Limits),
+}
 
 /// When counters are read: `"off"` or a period.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -56,6 +63,21 @@ pub enum Work {
         /// Rows and columns.
         n: u32,
     },
+}
+
+impl Work {
+    /// The work of `n` of these in one command buffer; `None` where no kernel is that.
+    pub fn times(self, n: u32) -> Option<Work> {
+        Some(match self {
+            Work::Empty => Work::Empty,
+            Work::FmaTime { time, threads } => Work::FmaTime { time: time * u64::from(n), threads },
+            Work::Fma { iterations, threads } => {
+                Work::Fma { iterations: iterations.checked_mul(n)?, threads }
+            }
+            Work::Stream { bytes } => Work::Stream { bytes: bytes.checked_mul(u64::from(n))? },
+            Work::Matmul { .. } => return (n == 1).then_some(self),
+        })
+    }
 }
 
 const KERNELS: &str = "alu, stream, matmul, hold, empty";
@@ -106,19 +128,59 @@ from_any!(Count, "a whole number of at least 1", {
     }
 });
 
-from_any!(Depth, "a whole number of at least 1, or \"all\"", {
-    fn visit_i64<E: Error>(self, n: i64) -> Result<Depth, E> {
-        count(n).map(|n| Depth(Some(n)))
-    }
-    fn visit_str<E: Error>(self, text: &str) -> Result<Depth, E> {
-        match text {
-            "all" => Ok(Depth(None)),
-            other => Err(E::custom(format!(
-                "`{other}` is no depth; expected a whole number of at least 1, or \"all\""
-            ))),
+from_any!(
+    Depth,
+    "a whole number of at least 1, \"all\", \"auto\" or its limits such as { gap = \"0.5 ms\" }",
+    {
+        fn visit_i64<E: Error>(self, n: i64) -> Result<Depth, E> {
+            count(n).map(|n| Depth::Fixed(n as usize))
+        }
+        fn visit_str<E: Error>(self, text: &str) -> Result<Depth, E> {
+            match text {
+                "all" => Ok(Depth::Fixed(usize::MAX)),
+                "auto" => Auto::default().limits().map(Depth::Auto),
+                other => Err(E::custom(format!(
+                    "`{other}` is no depth; expected a whole number of at least 1, \"all\" or \"auto\""
+                ))),
+            }
+        }
+        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Depth, A::Error> {
+            Auto::deserialize(MapAccessDeserializer::new(map))?.limits().map(Depth::Auto)
         }
     }
-});
+);
+
+/// Limits of the in-flight helper; what is left out is its default.
+#[derive(Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Auto {
+    gap: Option<Duration>,
+    most: Option<Count>,
+    latency: Option<Duration>,
+    chunk: Option<Count>,
+    /// What selectors call it.
+    #[serde(rename = "name")]
+    _name: Option<String>,
+}
+
+impl Auto {
+    /// The gap that an M2's controller takes for work. Source: study 1.
+    const GAP: Span = Span::us(500);
+
+    fn limits<E: Error>(&self) -> Result<Limits, E> {
+        let gap_max = self.gap.map_or(Self::GAP, |gap| gap.0);
+        if gap_max.is_zero() {
+            return Err(E::custom("a gap of 0 can't be kept; expected e.g. \"0.5 ms\""));
+        }
+        let usual = Limits::for_gap(gap_max);
+        Ok(Limits {
+            in_flight_max: self.most.map_or(usual.in_flight_max, |n| n.0 as usize),
+            latency_max: self.latency.map_or(usual.latency_max, |d| d.0),
+            chunk_max: self.chunk.map_or(usual.chunk_max, |n| n.0),
+            ..usual
+        })
+    }
+}
 
 from_any!(Telemetry, "\"off\" or a period such as \"100 ms\"", {
     fn visit_str<E: Error>(self, text: &str) -> Result<Telemetry, E> {

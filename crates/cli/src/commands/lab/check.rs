@@ -14,8 +14,9 @@ use std::process::ExitCode;
 /// claim that does not hold is a result, not a failure.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// The claims file [default: the figures of the M2 study].
-    #[arg(value_name = "CLAIMS.toml")]
+    /// The claims file, or a built-in one: m2 (the figures of the M2 study), in-flight (the helper
+    /// that keeps command buffers ahead) [default: m2].
+    #[arg(value_name = "CLAIMS.toml|NAME")]
     claims: Option<PathBuf>,
     /// The device, such as sim:m2 [default: the first real device, else sim:m2].
     #[arg(long, value_name = "DEVICE")]

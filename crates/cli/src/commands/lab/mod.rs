@@ -75,6 +75,9 @@ fn device(asked: Option<String>) -> String {
 
 fn claims(file: Option<&Path>) -> anyhow::Result<Claims> {
     let Some(file) = file else { return Ok(Claims::built_in()) };
+    if let Some(claims) = file.to_str().and_then(Claims::named) {
+        return Ok(claims);
+    }
     let text = read(file, "claims")?;
     let folder = file.parent().unwrap_or(Path::new("."));
     Ok(Claims::from_toml(&file.display().to_string(), &text, folder)?)
