@@ -117,13 +117,13 @@ impl Class {
 }
 
 /// The class at an address, none at null.
-pub fn known(class: *const Class) -> Option<&'static Class> {
+pub(crate) fn known(class: *const Class) -> Option<&'static Class> {
     // SAFETY: objc2 has its classes from here, where none is ever freed.
     unsafe { class.as_ref() }
 }
 
 /// The text at an address.
-pub fn text<'a>(at: *const c_char) -> &'a CStr {
+pub(crate) fn text<'a>(at: *const c_char) -> &'a CStr {
     // SAFETY: the runtime's callers pass texts that end with a zero.
     unsafe { CStr::from_ptr(at) }
 }

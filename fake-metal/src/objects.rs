@@ -32,7 +32,7 @@ pub fn alive() -> isize {
 const HEADER: usize = 16;
 
 /// The class of an object; none of nobody, and none of a metaclass.
-pub fn class_of(object: Id) -> Option<&'static Class> {
+pub(crate) fn class_of(object: Id) -> Option<&'static Class> {
     // SAFETY: an object begins with its class, and is never given back.
     known(unsafe { object.as_ref() }?.isa)
 }

@@ -32,7 +32,7 @@ pub enum Step {
     Tests,
     /// The documentation, warnings denied, and its tests; pages that commands make quickly.
     Docs,
-    /// The Metal backend against a fake Metal, on Linux.
+    /// The Metal backend against a fake Metal, on Linux, and lints of that.
     FakeMetal,
     /// Types, lints and a link for macOS, on Linux.
     Apple,

@@ -7,6 +7,32 @@
 use crate::{Backend, Completion, Error, Queue};
 use everwarm_units::Span;
 use everwarm_workload::Kernel;
+use std::sync::{Mutex, PoisonError};
+
+/// What this process has found out about devices, by what tells them apart.
+pub(crate) struct Once<K, V>(Mutex<Vec<(K, V)>>);
+
+impl<K: PartialEq, V: Clone> Once<K, V> {
+    /// Nothing yet.
+    pub const fn new() -> Self {
+        Once(Mutex::new(Vec::new()))
+    }
+
+    /// What is known of a device, found out now if nothing is. Whoever asks meanwhile waits: two
+    /// measurements at a time would each find half the speed.
+    ///
+    /// # Errors
+    /// Those of `find`; nothing is known then.
+    pub fn of<E>(&self, device: K, find: impl FnOnce() -> Result<V, E>) -> Result<V, E> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, value)) = known.iter().find(|(of, _)| *of == device) {
+            return Ok(value.clone());
+        }
+        let value = find()?;
+        known.push((device, value.clone()));
+        Ok(value)
+    }
+}
 
 /// Iterations of the FMA chain in one millisecond: [`Kernel::FMA_THREADS`] threads and
 /// [`Kernel::GROUP_THREADS`].
@@ -106,6 +132,15 @@ fn land(backend: &mut dyn Backend) -> Result<Span, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_found_is_found_once() {
+        let known = Once::new();
+        assert_eq!(known.of(0, || Err("busy")), Err("busy"));
+        assert_eq!(known.of(0, || Ok::<_, ()>(7)), Ok(7));
+        assert_eq!(known.of(0, || Err("not asked")), Ok(7));
+        assert_eq!(known.of(1, || Ok::<_, ()>(8)), Ok(8));
+    }
 
     #[test]
     fn a_simulated_device_measures_what_it_knows() {

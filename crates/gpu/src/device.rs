@@ -64,7 +64,8 @@ pub struct Completion {
     pub ticket: Ticket,
     /// Its queue.
     pub queue: Queue,
-    /// When the host committed it.
+    /// When the host committed it: right before the first call that gives the driver work of this
+    /// buffer. What was prepared for it before (memory, an encoded buffer) is not in the time after.
     pub committed: Instant,
     /// When the GPU began it.
     pub gpu_start: Instant,

@@ -27,6 +27,14 @@ pub enum Error {
         /// What was asked.
         what: String,
     },
+    /// Memory has run out for now: less would do, or the same later. The handle is well.
+    #[error("{device} has no memory left for {what}")]
+    Memory {
+        /// Which device.
+        device: String,
+        /// What wanted it.
+        what: String,
+    },
     /// Nothing tells of the device but a handle on it.
     #[error("nothing tells of {device}: {why}")]
     Silent {

@@ -65,15 +65,18 @@ pub trait Backend: Send {
     /// Opens a queue.
     ///
     /// # Errors
-    /// [`Error::Limit`] when the device has no more queues.
+    /// [`Error::Limit`] when the device has no more queues, [`Error::Memory`] when it has no room for one.
     fn queue(&mut self) -> Result<Queue, Error>;
 
     /// Commits one command buffer and returns without waiting for it.
     ///
+    /// The first kernel that reads memory, and the first of a larger product, may wait for that memory to
+    /// be allocated and filled: a measurement sends one of them ahead. No other commit waits for the GPU.
+    ///
     /// # Errors
     /// [`Error::Limit`] when too many are in flight or the queue is not open,
-    /// [`Error::Unsupported`] for a kernel that the
-    /// device can't run, [`Error::Lost`] when the device has gone.
+    /// [`Error::Unsupported`] for a kernel that the device can't run at any time, [`Error::Memory`]
+    /// for one that there is no memory for now, [`Error::Lost`] when the device has gone.
     fn commit(&mut self, queue: Queue, kernel: &Kernel) -> Result<Ticket, Error>;
 
     /// The next completion that the host could have observed by now, in the order of observation.

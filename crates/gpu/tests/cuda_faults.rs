@@ -7,6 +7,7 @@ mod cuda_fake;
 
 use cuda_fake::{Fake, Fault, build, fake};
 use everwarm_gpu::backend::TABLE;
+use everwarm_gpu::backend::cuda::yardstick;
 use everwarm_gpu::{Backend, Error, Monotonic, open, watch};
 use everwarm_units::{Hertz, Span, Watts};
 use everwarm_workload::Kernel;
@@ -88,10 +89,10 @@ fn memory_that_runs_out_hurts_only_what_wants_it() {
         fake.set(Fault::Memory, 1);
         for kernel in [Kernel::Stream { bytes: 1 << 20 }, Kernel::Matmul { n: 64 }] {
             let error = backend.commit(queue, &kernel).unwrap_err();
-            assert!(matches!(error, Error::Limit { .. }), "{error}");
+            assert!(matches!(error, Error::Memory { .. }), "{error}");
             assert!(error.to_string().contains("CUDA_ERROR_OUT_OF_MEMORY (2)"), "{error}");
         }
-        assert!(matches!(backend.queue().unwrap_err(), Error::Limit { .. }));
+        assert!(matches!(backend.queue().unwrap_err(), Error::Memory { .. }));
         backend.commit(queue, &Kernel::Empty).expect("this needs no memory");
         land(backend.as_mut()).unwrap();
         let error = open("cuda:1").map(drop).unwrap_err();
@@ -172,6 +173,83 @@ fn a_coarse_timer_is_told_and_tells_no_clock_of_short_work() {
         let clock = clock(500).expect("500 us are many steps").as_mhz();
         assert!((1_980.0..2_020.0).contains(&clock), "{clock} MHz, and the fake runs at 2 GHz");
         fake.set(Fault::TimerStep, 0);
+    });
+}
+
+#[test]
+fn what_is_refused_half_way_is_given_back() {
+    with_fake(|fake| {
+        let backend = open("cuda:0").unwrap();
+        let held = fake.held();
+        fake.set(Fault::Pointer, 1);
+        assert!(open("cuda:0").is_err() && yardstick::Bare::open("cuda:0").is_err());
+        fake.set(Fault::Pointer, 0);
+        assert_eq!(fake.held(), held);
+        drop(backend);
+    });
+}
+
+#[test]
+fn a_device_that_is_busy_for_seconds_can_be_opened() {
+    with_fake(|fake| {
+        fake.set(Fault::Busy, 2_500);
+        let opened = std::thread::scope(|scope| {
+            let opened = scope.spawn(|| open("cuda:0").map(drop));
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            fake.set(Fault::Busy, 0);
+            opened.join().unwrap()
+        });
+        opened.unwrap();
+    });
+}
+
+#[test]
+fn memory_is_made_ready_before_the_commit() {
+    with_fake(|fake| {
+        let mut backend = open("cuda:0").unwrap();
+        let queue = backend.queue().unwrap();
+        fake.set(Fault::SlowMemory, 50);
+        let asked = backend.now();
+        backend.commit(queue, &Kernel::Stream { bytes: 1 << 20 }).unwrap();
+        fake.set(Fault::SlowMemory, 0);
+        let landed = land(backend.as_mut()).unwrap();
+        assert!(landed.committed.since(asked) >= Span::ms(50), "{landed:?} asked for at {asked}");
+        assert!(landed.gpu_start.since(landed.committed) < Span::ms(20), "{landed:?}");
+    });
+}
+
+#[test]
+fn a_handle_that_is_never_idle_reads_its_timer_again() {
+    with_fake(|fake| {
+        let mut backend = open("cuda:0").unwrap();
+        let queue = backend.queue().unwrap();
+        let kernel = backend.device().fma(Span::ms(5), Kernel::FMA_THREADS);
+        let before = fake.bursts();
+        for _ in 0..4 {
+            backend.commit(queue, &kernel).unwrap();
+        }
+        let end = backend.now() + Span::s(5);
+        while backend.now() < end {
+            land(backend.as_mut()).unwrap();
+            backend.commit(queue, &kernel).unwrap();
+        }
+        let bursts = fake.bursts() - before;
+        assert!((2..=6).contains(&bursts), "{bursts} bursts in 5 s");
+    });
+}
+
+#[test]
+fn a_second_handle_knows_how_fast_the_timer_is() {
+    with_fake(|_| {
+        for _ in 0..2 {
+            let backend = open("cuda:0").unwrap();
+            let facts = &backend.device().facts;
+            let stamps = facts.iter().find(|fact| fact.0 == "GPU stamps on the host's clock");
+            let stamps = &stamps.unwrap().1;
+            let ppm = stamps.split(", ").nth(1).and_then(|ppm| ppm.strip_suffix(" ppm"));
+            let ppm: f64 = ppm.unwrap().parse().unwrap();
+            assert!((ppm + 5.0).abs() < 2.5, "{stamps}; the fake is 5 ppm too fast");
+        }
     });
 }
 

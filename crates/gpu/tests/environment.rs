@@ -109,6 +109,6 @@ fn a_profile_is_a_mode_and_facts_say_what_is_not_told() {
     assert_eq!(profile("balanced").low_power_mode, Some(false));
     let facts: Vec<_> = profile("low-power").facts();
     let fact = |what: &str| facts.iter().find(|(name, _)| name == what).unwrap().1.as_str();
-    assert_eq!((fact("low power mode"), fact("power")), ("on", "not told"));
+    assert_eq!((fact("low power mode"), fact("power source")), ("on", "not told"));
     assert_eq!((fact("thermal state"), fact("display")), ("not told", "not told"));
 }

@@ -20,17 +20,35 @@ const DEMAND: &str = "#[link(name = \"Metal\", kind = \"framework\")]";
 const CHANGED: &str =
     "#[cfg_attr(target_vendor = \"apple\", link(name = \"Metal\", kind = \"framework\"))]";
 
-/// The command that runs these tests.
+/// The workspace, and its packages that we write.
+const MANIFEST: &str = "fake-metal/Cargo.toml";
+const PACKAGES: [&str; 4] = ["--package", "fake-metal", "--package", "everwarm-gpu-faulty"];
+
+/// Looks at form and lints of these tests; the command that runs them.
 ///
 /// # Errors
-/// When the changed copy can't be made.
+/// When the changed copy can't be made, or a lint finds something.
 pub fn fake_metal() -> anyhow::Result<Command> {
     changed_copy()?;
-    let mut command = shell::cargo();
-    command.args(["test", "--manifest-path", "fake-metal/Cargo.toml", "--no-fail-fast"]);
-    command.arg("--target-dir").arg(shell::target()?.join("fake-metal"));
+    let mut format = shell::cargo();
+    format.args(["fmt", "--manifest-path", MANIFEST]).args(PACKAGES).arg("--check");
+    shell::run(&mut format)?;
+    let mut lint = on("clippy")?;
+    // What else is built here is linted where it belongs, and seeded faults look like faults.
+    lint.args(["--package", "fake-metal", "--no-deps", "--all-targets", "--", "-D", "warnings"]);
+    shell::run(&mut lint)?;
+    let mut command = on("test")?;
+    command.arg("--no-fail-fast");
     // Its tests compile the kernels for this machine's CPU.
     command.env("EVERWARM_CLANG", Zig::ready()?.native()).envs(Zig::caches());
+    Ok(command)
+}
+
+/// A task of cargo's in that workspace, with a target folder of its own.
+fn on(task: &str) -> anyhow::Result<Command> {
+    let mut command = shell::cargo();
+    command.args([task, "--manifest-path", MANIFEST, "--target-dir"]);
+    command.arg(shell::target()?.join("fake-metal"));
     Ok(command)
 }
 

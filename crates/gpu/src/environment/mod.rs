@@ -62,7 +62,7 @@ impl Environment {
             told(value.map(|value| if value { yes } else { no }))
         };
         let facts = [
-            ("power", choice(self.on_battery, "battery", "mains")),
+            ("power source", choice(self.on_battery, "battery", "mains")),
             ("low power mode", choice(self.low_power_mode, "on", "off")),
             ("thermal state", told(self.heat.map(Heat::word))),
             ("display", choice(self.display_asleep, "asleep", "awake")),

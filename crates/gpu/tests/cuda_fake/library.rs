@@ -18,7 +18,7 @@ mod kernels;
 mod management;
 
 /// Faults by number, see `cuda_fake/mod.rs`.
-static FAULTS: [AtomicU32; 8] = [const { AtomicU32::new(0) }; 8];
+static FAULTS: [AtomicU32; 11] = [const { AtomicU32::new(0) }; 11];
 static STATE: Mutex<State> = Mutex::new(State::new());
 
 thread_local! {
@@ -80,6 +80,12 @@ extern "C" fn fake_broken(text: *mut u8, room: usize) -> usize {
     let count = joined.len().min(room.saturating_sub(1));
     write_text(text.cast(), room, &joined[..count]);
     state.broken.len()
+}
+
+/// Kernels that were asked for the timer, round after round.
+#[unsafe(no_mangle)]
+extern "C" fn fake_bursts() -> usize {
+    kernels::BURSTS.load(Ordering::SeqCst)
 }
 
 /// What a process still holds: shares in the context, streams, pieces of memory, modules.
@@ -246,6 +252,7 @@ extern "C" fn cuMemAlloc_v2(to: *mut u64, bytes: usize) -> c_int {
     if fault(2) != 0 || bytes > 4 << 30 {
         return 2;
     }
+    std::thread::sleep(Duration::from_millis(fault(9) as u64));
     write(to, allocate(bytes))
 }
 #[unsafe(no_mangle)]
@@ -290,6 +297,9 @@ extern "C" fn cuMemHostGetDevicePointer_v2(
     host: *mut c_void,
     _flags: c_uint,
 ) -> c_int {
+    if fault(8) != 0 {
+        return fault(8);
+    }
     write(to, host as u64)
 }
 #[unsafe(no_mangle)]

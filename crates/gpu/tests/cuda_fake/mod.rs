@@ -28,6 +28,12 @@ pub enum Fault {
     TimerStep = 6,
     /// NVML's reasons for a lower clock.
     Reasons = 7,
+    /// `cuMemHostGetDevicePointer` answers with this code.
+    Pointer = 8,
+    /// Allocating memory takes so long. Unit: ms.
+    SlowMemory = 9,
+    /// The timer's own kernels wait so long for other work to end. Unit: ms.
+    Busy = 10,
 }
 
 /// The library, loaded beside the backend's own loading of it.
@@ -142,6 +148,13 @@ impl Fake {
         }
         let end = text.iter().position(|b| *b == 0).unwrap_or(0);
         String::from_utf8_lossy(&text[..end]).into_owned()
+    }
+
+    /// How often the timer was asked so far, in bursts.
+    pub fn bursts(&self) -> usize {
+        // SAFETY: the signature is that of `library.rs`.
+        let bursts = unsafe { self.library.get::<extern "C" fn() -> usize>(b"fake_bursts") };
+        bursts.unwrap()()
     }
 
     /// How many things of the driver this process holds.

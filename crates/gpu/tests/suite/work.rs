@@ -133,6 +133,16 @@ pub fn a_commit_does_not_wait(backend: &mut dyn Backend) {
         assert!(took < Span::ms(100), "three commits of 100 ms of work took {took}");
     }
     land(backend, 3);
+    // The memory of a read may have to be made once; then a read waits no more than a chain.
+    let read = Kernel::Stream { bytes: 64_000_000 };
+    backend.commit(queue, &read).unwrap();
+    land(backend, 1);
+    backend.commit(queue, &long).unwrap();
+    let began = Monotonic::now();
+    backend.commit(queue, &read).unwrap();
+    let took = Monotonic::now().since(began);
+    assert!(backend.device().virtual_time || took < Span::ms(50), "a read took {took} to commit");
+    land(backend, 2);
 }
 
 pub fn depth_hides_the_host(backend: &mut dyn Backend) {

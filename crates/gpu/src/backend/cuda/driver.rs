@@ -315,8 +315,11 @@ impl Driver {
         unsafe { std::ptr::write_bytes(host.cast::<u8>(), 0, bytes) };
         // SAFETY: it writes one address for memory that was allocated as mapped.
         let code = unsafe { (self.host_on_device)(&raw mut device, host, 0) };
-        self.answer("cuMemHostGetDevicePointer", code)?;
-        Ok(Pinned { host: host.cast(), device })
+        let memory = Pinned { host: host.cast(), device };
+        self.answer("cuMemHostGetDevicePointer", code).map(|()| memory).inspect_err(|_| {
+            // The first refusal is the one to tell.
+            let _ = self.host_free(memory);
+        })
     }
 
     pub fn host_free(&self, memory: Pinned) -> Answer<()> {

@@ -5,7 +5,8 @@
 //! device that has gone. Stamps are put on the host's clock by readings of the device's timer, taken
 //! when the handle is opened and again, once the last reading is a second old, when a completion has
 //! left nothing in flight: then nobody waits for the device, and the stamps of that very buffer are
-//! read by the fresh reading.
+//! read by the fresh reading. Where something is always in flight it is read beside that work, less
+//! often.
 //!
 //! A stamp is never put before the commit or after the moment at which the host saw the end, nor
 //! before the end of the buffer before it: an error of the time base shows there first.
@@ -16,9 +17,10 @@ use super::nvml::Gauge;
 use super::shared::Shared;
 use super::stamps::Stamps;
 use super::timer::Timer;
+use crate::timebase::{Keeper, within};
 use crate::{
     Backend, Completion, Counters, Device, Error, FmaRates, Monotonic, Part, Queue, Ticket,
-    Timebase, lower,
+    Timebase, calibrate, lower,
 };
 use everwarm_units::{Instant, Span};
 use everwarm_workload::Kernel;
@@ -26,13 +28,6 @@ use std::sync::Arc;
 
 /// Queues of one handle. Source: guess; a GPU runs 128 streams at once, a runaway caller needs a limit.
 const QUEUES_MAX: usize = 128;
-
-/// A reading of the device's timer serves for so long. Source: crystals differ by 100 ppm at most,
-/// and less than 1 ppm once the speed is known.
-const READING_AGE: Span = Span::s(1);
-
-/// A reading that was not good enough is tried again after so long.
-const READING_RETRY: Span = Span::ms(100);
 
 /// How long the timer may take to answer: when the handle is opened, other work may fill the device.
 const FIRST_ANSWER: Span = Span::s(5);
@@ -59,11 +54,7 @@ pub struct Cuda {
     shared: Arc<Shared>,
     epoch: Monotonic,
     timer: Timer,
-    timebase: Timebase,
-    /// The quickest round trip to the timer so far.
-    narrowest: Span,
-    /// The timer is not read before.
-    read_next: Monotonic,
+    keeper: Keeper,
     /// The timer's step. Unit: ns.
     resolution: u64,
     lanes: Vec<LaneState>,
@@ -97,12 +88,10 @@ impl Cuda {
         let epoch = Monotonic::now();
         let text = |refusal: Refusal| refusal.to_string();
         let timer = Timer::open(&shared).map_err(text)?;
-        let resolution = timer.resolution().map_err(text)?;
-        let resolution = resolution.ok_or("its timer (globaltimer) stands still")?;
+        let resolution = timer.resolution(FIRST_ANSWER).map_err(text)??;
         let burst = timer.good_burst(FIRST_ANSWER).map_err(text)?;
         let timebase = Timebase::new(64, 1.0, &burst)
             .ok_or_else(|| format!("its timer did not answer within {FIRST_ANSWER}"))?;
-        let widths = burst.iter().map(|reading| reading.after.since(reading.before));
         let device = Device {
             id,
             name: shared.about.name.clone(),
@@ -119,9 +108,7 @@ impl Cuda {
             shared,
             epoch,
             timer,
-            timebase,
-            narrowest: widths.min().unwrap_or(Span::MAX),
-            read_next: epoch,
+            keeper: Keeper::new(timebase),
             resolution,
             lanes: Vec::new(),
             gauge,
@@ -131,20 +118,33 @@ impl Cuda {
         })
     }
 
-    /// Takes in how fast the device is, ends the queues that were used to find out, and reads the
-    /// timer once more, so that its speed is known.
+    /// Measures how fast the device and its timer are.
     ///
     /// # Errors
-    /// [`Error::Lost`].
-    pub fn calibrated(&mut self, rates: FmaRates) -> Result<(), Error> {
-        self.device.fma_iterations_per_ms = rates.full;
-        self.device.fma_iterations_per_ms_group = rates.group;
+    /// Those of [`calibrate`].
+    pub fn calibrate(&mut self) -> Result<(FmaRates, Timebase), Error> {
+        let queue = self.queue()?;
+        let rates = calibrate(self, queue)?;
         self.lanes.clear();
         self.current()?;
         self.read_timer(FIRST_ANSWER)?;
+        Ok((rates, self.keeper.base().clone()))
+    }
+
+    /// Takes in how fast the device and its timer are, as this handle or an earlier one has measured.
+    ///
+    /// # Errors
+    /// [`Error::Lost`].
+    pub fn calibrated(&mut self, rates: FmaRates, timebase: Timebase) -> Result<(), Error> {
+        self.device.fma_iterations_per_ms = rates.full;
+        self.device.fma_iterations_per_ms_group = rates.group;
+        self.keeper.continues(timebase);
         let facts = [
             ("GPU timer step", format!("{} ns", self.resolution)),
-            ("GPU stamps on the host's clock", format!("within {}", self.timebase.error())),
+            ("GPU stamps on the host's clock", {
+                let (error, ppm) = (self.keeper.base().error(), 1e6 * self.keeper.base().drift());
+                format!("within {error}, {ppm:+.1} ppm")
+            }),
         ];
         let facts = facts.into_iter().map(|(name, value)| (name.to_owned(), value));
         self.device.facts.extend(facts);
@@ -171,15 +171,8 @@ impl Cuda {
 
     /// Readings of the timer; without a good answer the old ones serve on.
     fn read_timer(&mut self, patience: Span) -> Result<(), Error> {
-        self.read_next = Monotonic(Monotonic::now().0 + READING_RETRY.as_nanos());
         let burst = self.timer.burst(patience).map_err(|refusal| self.lost(refusal))?;
-        let widths = burst.iter().map(|reading| reading.after.since(reading.before));
-        let Some(width) = widths.min() else { return Ok(()) };
-        // On a busy machine all round trips may be slow: what drifted meanwhile is less wrong.
-        if width <= self.narrowest * 3 + Span::us(1) {
-            self.timebase.update(&burst);
-            self.narrowest = self.narrowest.min(width);
-        }
+        self.keeper.take(&burst, Monotonic::now());
         Ok(())
     }
 
@@ -195,14 +188,16 @@ impl Cuda {
             match self.lanes[queue.0 as usize].lane.ready(part) {
                 Ok(part) => ready.push(part),
                 Err(refusal) if refusal.is_out_of_memory() => {
-                    let limit = self.shared.about.memory as usize;
-                    let what = format!("no memory is left for {} ({refusal})", shown(kernel));
-                    return Err(Error::Limit { what, limit });
+                    return Err(self.memory(format!("{} ({refusal})", shown(kernel))));
                 }
                 Err(refusal) => return Err(self.lost(refusal)),
             }
         }
         Ok(ready)
+    }
+
+    fn memory(&self, what: String) -> Error {
+        Error::Memory { device: self.device.id.clone(), what }
     }
 
     /// Refuses what could never have the memory that it names.
@@ -231,7 +226,7 @@ impl Cuda {
         let Some((n, flying, stamps)) = landed else { return Ok(None) };
         let observed = Monotonic::now();
         let idle = self.lanes.iter().all(|state| state.lane.in_flight() == 0);
-        if idle && observed >= self.read_next && self.timebase.age(observed) > READING_AGE {
+        if self.keeper.is_due(observed, idle) {
             self.current()?;
             self.read_timer(LATER_ANSWER)?;
         }
@@ -245,11 +240,12 @@ impl Cuda {
         stamps: Stamps,
         observed: Monotonic,
     ) -> Completion {
-        let base = |at: Monotonic| at.on_base(self.epoch);
+        let (epoch, timebase) = (self.epoch, self.keeper.base());
+        let base = |at: Monotonic| at.on_base(epoch);
         let (committed, observed) = (base(flying.committed), base(observed));
         let last_end = &mut self.lanes[n].last_end;
         let earliest = committed.max(*last_end).min(observed);
-        let gpu = (base(self.timebase.at(stamps.start)), base(self.timebase.at(stamps.end)));
+        let gpu = (base(timebase.at(stamps.start)), base(timebase.at(stamps.end)));
         let (gpu_start, gpu_end) = within(gpu, earliest, observed);
         *last_end = gpu_end;
         Completion {
@@ -312,8 +308,7 @@ impl Backend for Cuda {
         match Lane::open(&self.shared) {
             Ok(lane) => self.lanes.push(LaneState { lane, last_end: Instant::ZERO }),
             Err(refusal) if refusal.is_out_of_memory() => {
-                let what = format!("no memory is left for another queue ({refusal})");
-                return Err(Error::Limit { what, limit: self.lanes.len() });
+                return Err(self.memory(format!("another queue ({refusal})")));
             }
             Err(refusal) => return Err(self.lost(refusal)),
         }
@@ -321,7 +316,6 @@ impl Backend for Cuda {
     }
 
     fn commit(&mut self, queue: Queue, kernel: &Kernel) -> Result<Ticket, Error> {
-        let at = Monotonic::now();
         let Some(state) = self.lanes.get(queue.0 as usize) else {
             return Err(Error::no_queue(queue, self.lanes.len()));
         };
@@ -332,7 +326,7 @@ impl Backend for Cuda {
         self.current()?;
         let parts = self.ready(queue, kernel)?;
         let ticket = Ticket(self.tickets);
-        let launched = self.lanes[queue.0 as usize].lane.commit(ticket, at, &parts);
+        let launched = self.lanes[queue.0 as usize].lane.commit(ticket, &parts);
         launched.map_err(|refusal| self.lost(refusal))?;
         self.tickets += 1;
         Ok(ticket)
@@ -382,47 +376,11 @@ impl Backend for Cuda {
     }
 }
 
-/// Moves a stretch of time so that it lies between two instants, and keeps its length if it can: what
-/// sticks out is an error of the time base, and that is the same at both ends.
-fn within(
-    (start, end): (Instant, Instant),
-    earliest: Instant,
-    latest: Instant,
-) -> (Instant, Instant) {
-    let length = end.since(start);
-    let start = match end > latest {
-        true => latest - length,
-        false => start,
-    };
-    let start = start.clamp(earliest, latest);
-    (start, (start + length).min(latest))
-}
-
 /// A kernel for a message.
 fn shown(kernel: &Kernel) -> String {
     match kernel {
         Kernel::Matmul { n } => format!("a product of two matrices of {n} by {n}"),
         Kernel::Stream { bytes } => format!("a streaming read of {bytes} B"),
         other => format!("{other:?}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_stretch_is_moved_before_it_is_cut() {
-        let check = |stretch: (u64, u64), expected: (u64, u64)| {
-            let at = |(a, b)| (Instant::from_nanos(a), Instant::from_nanos(b));
-            let got = within(at(stretch), Instant::from_nanos(100), Instant::from_nanos(200));
-            assert_eq!(got, at(expected), "{stretch:?}");
-        };
-        check((120, 180), (120, 180));
-        check((90, 150), (100, 160));
-        check((150, 240), (110, 200));
-        check((50, 350), (100, 200));
-        check((0, 50), (100, 150));
-        check((300, 310), (190, 200));
     }
 }

@@ -114,17 +114,18 @@ impl Lane {
     }
 
     /// Launches the parts of one command buffer, at least one; there is room for it.
-    pub fn commit(&mut self, ticket: Ticket, at: Monotonic, parts: &[Ready]) -> Answer<()> {
+    pub fn commit(&mut self, ticket: Ticket, parts: &[Ready]) -> Answer<()> {
         let slot = self.next;
         Stamps::clear(self.slot(slot));
         let last = parts.len() - 1;
+        let committed = Monotonic::now();
         for (n, part) in parts.iter().enumerate() {
             let first = if n == 0 { FIRST } else { 0 };
             let flags = first | if n == last { LAST } else { 0 };
             self.launch(slot, ticket, flags, part)?;
         }
         self.next = (self.next + 1) % IN_FLIGHT_MAX;
-        self.flight.push_back(Flying { ticket, committed: at, slot });
+        self.flight.push_back(Flying { ticket, committed, slot });
         Ok(())
     }
 

@@ -25,11 +25,11 @@ mod timer;
 pub mod yardstick;
 
 use super::{Entry, Found};
-use crate::{Backend, Counters, Error, FmaRates, Monotonic, Telemetry};
+use crate::calibrate::Once;
+use crate::{Backend, Counters, Error, FmaRates, Monotonic, Telemetry, Timebase};
 use driver::Driver;
 use everwarm_units::Span;
 pub(super) use nvml::Gauge;
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -166,8 +166,8 @@ impl Telemetry for Watch {
     }
 }
 
-/// Rates by ordinal: measured once in a process.
-static RATES: Mutex<BTreeMap<i32, FmaRates>> = Mutex::new(BTreeMap::new());
+/// Rates, and how fast the timer runs, by ordinal: measured once in a process.
+static KNOWN: Once<i32, (FmaRates, Timebase)> = Once::new();
 
 /// The driver, and the ordinal of the device `id`.
 fn device(id: &str) -> Result<(&'static Driver, i32), Error> {
@@ -188,19 +188,8 @@ fn open(id: &str) -> Result<Box<dyn Backend>, Error> {
     shared.make_current().map_err(|refusal| no_device(refusal.to_string()))?;
     let parts = handle::Parts { id: id.to_owned(), shared, gauge: gauge.ok(), facts };
     let mut handle = handle::Cuda::open(parts).map_err(no_device)?;
-    // Held while they are measured: two measurements at a time would each find half the speed.
-    let mut known = RATES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let rates = match known.get(&ordinal) {
-        Some(rates) => *rates,
-        None => {
-            let queue = handle.queue()?;
-            let rates = crate::calibrate(&mut handle, queue)?;
-            known.insert(ordinal, rates);
-            rates
-        }
-    };
-    drop(known);
-    handle.calibrated(rates)?;
+    let (rates, timebase) = KNOWN.of(ordinal, || handle.calibrate())?;
+    handle.calibrated(rates, timebase)?;
     Ok(Box::new(handle))
 }
 

@@ -34,8 +34,11 @@ const STOP: u32 = u32::MAX;
 /// The kernel has given up by then, as the host has kept silent (50 ms, `kernels.ptx`).
 const SILENCE: Span = Span::ms(40);
 
-/// How long finding out the timer's step may take.
+/// How long finding out the timer's step may take, once it has begun.
 const TICKS_MAX: Span = Span::s(2);
+
+/// What is wrong with a timer that does not move on.
+const STILL: &str = "its timer (globaltimer) stands still";
 
 /// A way to ask a device's timer, with a stream of its own.
 pub struct Timer {
@@ -114,21 +117,29 @@ impl Timer {
         }
     }
 
-    /// The smallest step between readings that differ; `None` if the timer stands still.
-    pub fn resolution(&self) -> Answer<Option<u64>> {
+    /// The smallest step between readings that differ, or why there is none: the timer stands still,
+    /// or other work has kept the device from answering for `patience`.
+    pub fn resolution(&self, patience: Span) -> Answer<Result<u64, String>> {
         self.words().iter().for_each(|word| word.store(0, Ordering::Release));
         let (mut out, mut count) = (self.mailbox.device, ANSWERS as u32);
         self.launch(self.shared.kernels.ticks, &mut [address(&mut out), address(&mut count)])?;
-        let begin = Monotonic::now();
+        let mut begin = Monotonic::now();
+        let (mut started, mut patience) = (false, patience);
         while !self.shared.driver.stream_is_idle(self.stream)? {
-            if Monotonic::now().since(begin) > TICKS_MAX {
-                return Ok(None);
+            if !started && self.words()[0].load(Ordering::Acquire) != 0 {
+                (begin, started, patience) = (Monotonic::now(), true, TICKS_MAX);
+            }
+            if Monotonic::now().since(begin) > patience {
+                return Ok(Err(match started {
+                    true => STILL.to_owned(),
+                    false => format!("it is busy: its timer did not answer within {patience}"),
+                }));
             }
             std::thread::sleep(std::time::Duration::from_micros(50));
         }
         let ticks: Vec<u64> =
             self.words().iter().take(ANSWERS).map(|word| word.load(Ordering::Acquire)).collect();
-        Ok(smallest_step(&ticks))
+        Ok(smallest_step(&ticks).ok_or_else(|| STILL.to_owned()))
     }
 
     fn launch(&self, function: Handle, parameters: &mut [*mut c_void]) -> Answer<()> {

@@ -28,7 +28,9 @@ impl Bare {
                 let shared = share(driver, ordinal)?;
                 shared.make_current()?;
                 let stream = driver.stream_create()?;
-                let slot = driver.host_alloc(SLOT_WORDS)?;
+                let slot = driver.host_alloc(SLOT_WORDS).inspect_err(|_| {
+                    let _ = driver.stream_destroy(stream);
+                })?;
                 Ok(Bare { shared, stream, slot })
             };
             made().map_err(|refusal: super::driver::Refusal| refusal.to_string())

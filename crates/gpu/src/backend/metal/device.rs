@@ -11,6 +11,7 @@ use super::encode::{Kernels, Outputs};
 use super::flight::{self, Landing, Lane};
 use super::memory::{self, Gpu, Inputs};
 use super::telemetry::Telemetry;
+use crate::calibrate::Once;
 use crate::{Backend, Completion, Counters, Device, Error, FmaRates, Monotonic, Queue, Ticket};
 use crate::{calibrate, lower};
 use everwarm_units::{Instant, Span};
@@ -19,7 +20,6 @@ use objc2::rc::{Retained, autoreleasepool};
 use objc2_metal::{
     MTLCommandBuffer, MTLCommandEncoder, MTLCommandQueue, MTLCreateSystemDefaultDevice, MTLDevice,
 };
-use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 // SAFETY: it declares nothing; Metal finds no device in a process that is not linked to this.
@@ -40,7 +40,7 @@ const QUEUES_MAX: usize = 64;
 const PATIENCE: Span = Span::s(10);
 
 /// What handles of this process have measured, by the registry's number of the GPU.
-static RATES: Mutex<Vec<(u64, FmaRates)>> = Mutex::new(Vec::new());
+static RATES: Once<u64, FmaRates> = Once::new();
 
 /// A handle.
 pub struct Metal {
@@ -62,8 +62,8 @@ pub struct Metal {
 
 // SAFETY: Metal's devices, queues, pipelines and memory may be used by any thread, command buffers
 // by one at a time; what the telemetry holds is not bound to a thread either. A handle owns all of
-// its objects, gives none away and is itself used by one thread at a time (`&mut`). The blocks that Metal calls on its own threads share nothing with it
-// but a channel.
+// its objects, gives none away and is itself used by one thread at a time (`&mut`). The blocks that
+// Metal calls on its own threads share nothing with it but a channel.
 unsafe impl Send for Metal {}
 
 /// The GPU's name, or why there is none.
@@ -143,16 +143,7 @@ impl Metal {
             });
         }
         let number = self.gpu.registryID();
-        let mut known = RATES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let rates = match known.iter().find(|(of, _)| *of == number) {
-            Some((_, rates)) => *rates,
-            None => {
-                let rates = calibrate(self, queue)?;
-                known.push((number, rates));
-                rates
-            }
-        };
-        drop(known);
+        let rates = RATES.of(number, || calibrate(self, queue))?;
         self.device.fma_iterations_per_ms = rates.full;
         self.device.fma_iterations_per_ms_group = rates.group;
         Ok(())
@@ -207,11 +198,6 @@ impl Metal {
         buffer.commit();
         lane.took_off(ticket, committed, buffer);
         Ok(ticket)
-    }
-
-    /// What the device can have in use. Unit: B.
-    fn memory(&self) -> usize {
-        usize::try_from(self.gpu.recommendedMaxWorkingSetSize()).unwrap_or(usize::MAX)
     }
 
     fn is_idle(&self) -> bool {
@@ -290,7 +276,7 @@ impl Backend for Metal {
                 Ok(Some(completion))
             }
             Err(failure) => {
-                let error = failure.error(self.memory());
+                let error = failure.error();
                 if let Error::Lost { why, .. } = &error {
                     self.lost = Some(why.clone());
                 }

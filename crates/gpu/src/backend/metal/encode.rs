@@ -85,7 +85,7 @@ impl Kernels {
     /// the memory is there.
     ///
     /// # Errors
-    /// [`Error::Limit`] for memory, [`Error::Unsupported`] for what is too large to be counted.
+    /// [`Error::Memory`] where it is short, [`Error::Unsupported`] for what is too large at any time.
     pub fn prepare(
         gpu: &Gpu,
         parts: &[Part],

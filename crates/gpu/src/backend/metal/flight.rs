@@ -65,11 +65,12 @@ impl Failure {
         self.code == MTLCommandBufferError::OutOfMemory
     }
 
-    /// As a caller of the backend gets it; `memory` is what the device can have in use. Unit: B.
-    pub fn error(&self, memory: usize) -> Error {
+    /// As a caller of the backend gets it.
+    pub fn error(&self) -> Error {
+        let device = super::ID.to_owned();
         match self.is_passing() {
-            true => Error::Limit { what: format!("memory: {}", self.text), limit: memory },
-            false => Error::Lost { device: super::ID.to_owned(), why: self.text.clone() },
+            true => Error::Memory { device, what: format!("a command buffer ({})", self.text) },
+            false => Error::Lost { device, why: self.text.clone() },
         }
     }
 }

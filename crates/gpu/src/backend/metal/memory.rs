@@ -76,11 +76,12 @@ pub fn grown<'a>(
 }
 
 fn allocate(gpu: &Gpu, bytes: usize, what: &str) -> Result<Memory, Error> {
-    let most = gpu.maxBufferLength();
-    let refused = |limit| Error::Limit { what: format!("{bytes} B for {what}"), limit };
+    let (device, most) = (super::ID.to_owned(), gpu.maxBufferLength());
     if bytes > most {
-        return Err(refused(most));
+        let what =
+            format!("{what}: it wants {bytes} B in one piece, at most {most} B are possible");
+        return Err(Error::Unsupported { device, what });
     }
     gpu.newBufferWithLength_options(bytes, MTLResourceOptions::StorageModeShared)
-        .ok_or_else(|| refused(usize::try_from(gpu.recommendedMaxWorkingSetSize()).unwrap_or(most)))
+        .ok_or_else(|| Error::Memory { device, what: format!("{what} ({bytes} B)") })
 }

@@ -7,10 +7,10 @@ use super::handle::{Gpu, Options};
 use super::kernels::{CHAIN_CONSTANT, results};
 use super::lane::{CoreStamps, Stamps};
 use super::plan::{NARROW, ROUND};
+use crate::calibrate::Once;
 use crate::{Backend, Error, FmaRates, Monotonic, Queue, Timebase, calibrate};
 use everwarm_units::Span;
 use everwarm_workload::Kernel;
-use std::sync::{Mutex, PoisonError};
 
 /// Rounds of the loop that the first chain makes: more than the 65,535 after which some drivers end
 /// a loop without a word.
@@ -29,56 +29,48 @@ const PATIENCE: Span = Span::s(20);
 /// What was found out about a device in this process.
 #[derive(Clone)]
 struct Known {
-    name: String,
-    uuid: [u8; 16],
     rounds_max: u32,
     arithmetic: &'static str,
     shader_tick: Option<f64>,
-    rates: Option<FmaRates>,
-    base: Timebase,
 }
 
-static KNOWN: Mutex<Vec<Known>> = Mutex::new(Vec::new());
+/// What tells devices apart.
+type Card = (String, [u8; 16]);
+
+static KNOWN: Once<Card, Known> = Once::new();
+
+/// How fast devices and their timers are.
+static RATES: Once<Card, (FmaRates, Timebase)> = Once::new();
 
 /// Checks and measures a device that was just opened, and starts its time anew.
 ///
 /// # Errors
 /// [`Error::NoDevice`] if its driver does not do what it is told; [`Error::Lost`].
 pub fn complete(gpu: &mut Gpu, options: Options) -> Result<(), Error> {
-    // Two handles that measure at the same time would measure each other.
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let card = &gpu.context.card;
-    let (name, uuid) = (card.name.clone(), card.uuid);
-    let found = known.iter().find(|k| k.uuid == uuid && k.name == name).cloned();
+    let card = (gpu.context.card.name.clone(), gpu.context.card.uuid);
     let queue = gpu.queue()?;
-    let mut found = match found {
-        Some(found) => {
-            gpu.timer.continues(found.base.clone());
-            found
-        }
-        None => {
-            let (rounds_max, arithmetic) = chain(gpu, queue)?;
-            let (shader_tick, base) = (shader_tick(gpu, queue)?, gpu.timer.base().clone());
-            Known { name, uuid, rounds_max, arithmetic, shader_tick, rates: None, base }
-        }
-    };
+    let found = KNOWN.of(card.clone(), || {
+        let (rounds_max, arithmetic) = chain(gpu, queue)?;
+        Ok(Known { rounds_max, arithmetic, shader_tick: shader_tick(gpu, queue)? })
+    })?;
     gpu.means.rounds_max = found.rounds_max;
     gpu.shader_tick = found.shader_tick;
     if options.measured {
-        let rates = match found.rates {
-            Some(rates) => rates,
-            None => calibrate(gpu, queue)?,
-        };
+        let (rates, base) = RATES.of(card, || rates(gpu, queue))?;
         gpu.device.fma_iterations_per_ms = rates.full;
         gpu.device.fma_iterations_per_ms_group = rates.group;
-        found.rates = Some(rates);
+        gpu.timer.continues(base);
     }
-    found.base = gpu.timer.base().clone();
     gpu.device.facts = facts(gpu, &found);
     gpu.begin();
-    known.retain(|k| k.uuid != found.uuid || k.name != found.name);
-    known.push(found);
     Ok(())
+}
+
+/// How fast the device is, and its timer meanwhile.
+fn rates(gpu: &mut Gpu, queue: Queue) -> Result<(FmaRates, Timebase), Error> {
+    let rates = calibrate(gpu, queue)?;
+    gpu.timer.read().map_err(|result| gpu.trouble("reading its timer", result))?;
+    Ok((rates, gpu.timer.base().clone()))
 }
 
 /// Runs a long chain. Shape: rounds that one dispatch can make, and how it multiplies and adds.

@@ -5,10 +5,11 @@ use super::kernels::Kernels;
 use super::lane::{CoreStamps, IN_FLIGHT_MAX, Lane};
 use super::loader::Extras;
 use super::plan::{Means, WIDE};
-use super::stock::Stock;
+use super::stock::{Shortage, Stock};
 use super::telemetry::Source;
 use super::timer::Timer;
 use super::{card, check};
+use crate::timebase::within;
 use crate::{Backend, Completion, Counters, Device, Error, Monotonic, Part, Queue, Ticket, lower};
 use ash::vk;
 use everwarm_units::{Hertz, Instant, Span};
@@ -143,7 +144,7 @@ impl Gpu {
         let device = self.device.id.clone();
         match result {
             vk::Result::ERROR_OUT_OF_DEVICE_MEMORY | vk::Result::ERROR_OUT_OF_HOST_MEMORY => {
-                Error::Unsupported { device, what: format!("this: no memory is left for {doing}") }
+                Error::Memory { device, what: doing.to_owned() }
             }
             _ => {
                 let why = format!("its driver failed at {doing} ({result:?})");
@@ -164,6 +165,14 @@ impl Gpu {
         Error::Unsupported { device: self.device.id.clone(), what }
     }
 
+    fn short(&mut self, doing: &str, shortage: Shortage) -> Error {
+        match shortage {
+            Shortage::Never(what) => self.unsupported(what),
+            Shortage::Now(what) => Error::Memory { device: self.device.id.clone(), what },
+            Shortage::Driver(result) => self.trouble(doing, result),
+        }
+    }
+
     /// Writes a kernel into a slot of a lane.
     fn record(&mut self, lane: usize, slot: usize, kernel: &Kernel) -> Result<(), Error> {
         let parts = lower(kernel, &self.device.id)?;
@@ -171,11 +180,12 @@ impl Gpu {
             match *part {
                 Part::Stream { .. } if self.means.windows.is_empty() => {
                     let windows = self.stock.windows(&self.kernels);
-                    self.means.windows = windows.map_err(|what| self.unsupported(what))?;
+                    self.means.windows =
+                        windows.map_err(|short| self.short("filling memory", short))?;
                 }
                 Part::Matmul { n } => {
                     let operands = self.stock.operands(&self.kernels, n);
-                    operands.map_err(|what| self.unsupported(what))?;
+                    operands.map_err(|short| self.short("filling memory", short))?;
                 }
                 _ => {}
             }
@@ -206,15 +216,20 @@ impl Gpu {
     fn land(&mut self, lane: usize, observed: Instant) -> Result<Completion, Error> {
         let landed = self.lanes[lane].land();
         let (slot, stamps) = landed.map_err(|result| self.trouble("reading timestamps", result))?;
-        let alone = self.lanes.iter().all(|lane| lane.flying.is_empty());
-        let kept = self.timer.keep(alone);
-        kept.map_err(|result| self.trouble("reading its timer", result))?;
         let clock = self.clock(lane, slot);
+        // Until here what landed is in flight, so that a driver without memory loses nothing of it.
+        let reset = self.lanes[lane].reset(slot);
+        reset.map_err(|result| self.trouble("resetting a fence", result))?;
+        let alone = self.lanes.iter().all(|lane| lane.flying.is_empty());
+        if let Err(result) = self.timer.keep(alone) {
+            // Where memory is short the old readings serve on; a device that is gone is told next.
+            self.trouble("reading its timer", result);
+        }
         let committed = self.lanes[lane].slots[slot].committed;
         // The two clocks are known to each other within some error; what must come later does.
-        let earliest = committed.max(self.lanes[lane].ended);
-        let gpu_start = self.at(stamps.start).clamp(earliest, observed);
-        let gpu_end = self.at(stamps.end).clamp(gpu_start, observed);
+        let earliest = committed.max(self.lanes[lane].ended).min(observed);
+        let gpu = (self.at(stamps.start), self.at(stamps.end));
+        let (gpu_start, gpu_end) = within(gpu, earliest, observed);
         let completion = Completion {
             ticket: self.lanes[lane].slots[slot].ticket,
             queue: Queue(lane as u32),
@@ -227,8 +242,6 @@ impl Gpu {
             late: None,
         };
         self.lanes[lane].ended = gpu_end;
-        let reset = self.lanes[lane].reset(slot);
-        reset.map_err(|result| self.trouble("resetting a fence", result))?;
         Ok(completion)
     }
 

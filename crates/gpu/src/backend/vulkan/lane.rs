@@ -254,13 +254,13 @@ impl Lane {
         }
     }
 
-    /// The oldest buffer in flight, which has ended: what the GPU wrote of it. Its slot stays in use
-    /// until [`Lane::reset`].
+    /// The oldest buffer in flight, which has ended: what the GPU wrote of it. It stays in flight until
+    /// [`Lane::reset`].
     ///
     /// # Errors
     /// The driver's.
-    pub fn land(&mut self) -> Result<(usize, Stamps), vk::Result> {
-        let slot = self.flying.pop_front().expect("one has landed");
+    pub fn land(&self) -> Result<(usize, Stamps), vk::Result> {
+        let slot = *self.flying.front().expect("one has landed");
         let mut ticks = [0u64; 2];
         // The fence was signalled, so that this does not wait; a driver that is late with its own
         // results is waited for.
@@ -284,10 +284,10 @@ impl Lane {
         CoreStamps { cycles: [long(0), long(4)], time: [long(2), long(6)] }
     }
 
-    /// Makes a slot that has landed ready for another commit.
+    /// Makes the slot that has landed ready for another commit.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's; it is as if it had not been tried then.
     pub fn reset(&mut self, slot: usize) -> Result<(), vk::Result> {
         // SAFETY: the buffer has ended, and its results were read.
         unsafe {
@@ -296,6 +296,8 @@ impl Lane {
                 self.context.device.reset_query_pool(self.queries, 2 * slot as u32, 2);
             }
         }
+        let landed = self.flying.pop_front();
+        debug_assert_eq!(landed, Some(slot), "buffers land in order");
         self.free.push_back(slot);
         Ok(())
     }

@@ -5,8 +5,9 @@
 //! and does not wait. The host learns of an end from the buffer's fence. A handle has a logical
 //! device, queues and time base of its own, and no thread: work happens in the caller's.
 //!
-//! It does not know p-states, and neither clock nor power but from those who know them (`telemetry.rs`). A driver that computes on the CPU (lavapipe) works as any other, says
-//! "(software)" in its name, and is never taken where no device was chosen.
+//! It does not know p-states, and neither clock nor power but from those who know them
+//! (`telemetry.rs`). A driver that computes on the CPU (lavapipe) works as any other, says "(software)"
+//! in its name, and is never taken where no device was chosen.
 
 mod check;
 mod context;

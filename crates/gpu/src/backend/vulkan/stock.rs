@@ -88,6 +88,16 @@ impl Drop for Errand {
     }
 }
 
+/// Why there is no memory for a kernel.
+pub enum Shortage {
+    /// The device could never have it.
+    Never(String),
+    /// It is taken.
+    Now(String),
+    /// Something else failed.
+    Driver(vk::Result),
+}
+
 /// The memory of one handle.
 pub struct Stock {
     /// Shape: one for each real queue, so that queues don't write over each other's.
@@ -143,15 +153,19 @@ impl Stock {
     ///
     /// # Errors
     /// What there is too little of.
-    pub fn windows(&mut self, kernels: &Kernels) -> Result<Vec<u32>, String> {
+    pub fn windows(&mut self, kernels: &Kernels) -> Result<Vec<u32>, Shortage> {
         if self.windows.is_empty() {
             let mut bytes = stream_bytes(&self.context.card);
             while let Err(result) = self.take_windows(kernels, bytes) {
                 self.windows.clear();
                 bytes /= 2;
-                if bytes < STREAM_MIN || !is_out_of_memory(result) {
+                if !is_out_of_memory(result) {
+                    return Err(Shortage::Driver(result));
+                }
+                if bytes < STREAM_MIN {
                     let least = STREAM_MIN >> 20;
-                    return Err(format!("a streaming read, which needs {least} MiB ({result:?})"));
+                    let what = format!("a streaming read, which needs {least} MiB ({result:?})");
+                    return Err(Shortage::Now(what));
                 }
             }
         }
@@ -177,7 +191,7 @@ impl Stock {
     ///
     /// # Errors
     /// What there is too little of.
-    pub fn operands(&mut self, kernels: &Kernels, n: u32) -> Result<(), String> {
+    pub fn operands(&mut self, kernels: &Kernels, n: u32) -> Result<(), Shortage> {
         if self.products.iter().any(|operands| operands.n >= n) {
             return Ok(());
         }
@@ -185,16 +199,24 @@ impl Stock {
         let most = self.context.card.buffer_max().min(4 * u64::from(u32::MAX));
         let what = |why: String| format!("a product of {n} by {n} matrices: {why}");
         if bytes(n) > most {
-            return Err(what(format!("one takes {} B, a buffer at most {most} B", bytes(n))));
+            let why = format!("one takes {} B, a buffer at most {most} B", bytes(n));
+            return Err(Shortage::Never(what(why)));
         }
         // Some more than was asked for, so that a sweep of sizes takes little more than its last.
         let roomy = n.saturating_add(n / 2).next_multiple_of(64);
         let sizes = [if bytes(roomy) <= most { roomy } else { n }, n];
-        let operands = sizes.iter().find_map(|n| self.take_operands(kernels, *n).ok());
-        let heap = self.context.card.heap();
-        let none =
-            || what(format!("{} B can't be had of {heap} B of memory", bytes(n).saturating_mul(3)));
-        self.products.push(operands.ok_or_else(none)?);
+        let (heap, wants) = (self.context.card.heap(), bytes(n).saturating_mul(3));
+        if wants > heap {
+            return Err(Shortage::Never(what(format!(
+                "they take {wants} B of {heap} B of memory"
+            ))));
+        }
+        let roomy = self.take_operands(kernels, sizes[0]);
+        let operands = roomy.or_else(|_| self.take_operands(kernels, sizes[1]));
+        self.products.push(operands.map_err(|result| match is_out_of_memory(result) {
+            true => Shortage::Now(what(format!("{wants} B of {heap} B ({result:?})"))),
+            false => Shortage::Driver(result),
+        })?);
         Ok(())
     }
 

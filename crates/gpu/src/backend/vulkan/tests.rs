@@ -174,6 +174,23 @@ fn stamps_are_placed_with_and_without_the_drivers_help() {
 }
 
 #[test]
+fn what_has_landed_stays_until_it_was_taken() {
+    let Some(mut gpu) = device(false) else { return };
+    let queue = gpu.queue().unwrap();
+    gpu.commit(queue, &Kernel::Empty).unwrap();
+    while !gpu.lanes[0].has_landed().unwrap() {
+        std::hint::spin_loop();
+    }
+    // As when the driver had no memory for what comes after.
+    let looked = gpu.lanes[0].land().unwrap();
+    assert_eq!(gpu.lanes[0].land().unwrap(), looked);
+    assert!(gpu.poll().unwrap().is_some());
+    let short = gpu.trouble("a test", ash::vk::Result::ERROR_OUT_OF_HOST_MEMORY);
+    assert!(matches!(short, Error::Memory { .. }), "{short}");
+    run(&mut gpu, queue, Kernel::Empty);
+}
+
+#[test]
 fn a_buffer_that_stands_written_is_used_again() {
     let Some(mut gpu) = device(false) else { return };
     let queue = gpu.queue().unwrap();

@@ -7,26 +7,20 @@
 
 use super::context::Context;
 use super::stock::Errand;
+use crate::timebase::Keeper;
 use crate::{Monotonic, Reading, Timebase};
 use ash::vk;
-use everwarm_units::{Instant, Span};
+use everwarm_units::Instant;
+#[cfg(test)]
+use everwarm_units::Span;
 use std::sync::Arc;
 
 /// Readings of one burst.
 const BURST: usize = 8;
 
-/// How old the last burst may get. Source: at a drift known to 1 ppm it is then off by 0.5 us.
-const AGE_MAX: Span = Span::ms(500);
-
-/// A burst this many times worse than the one before is not worth its age.
-const WORSE_MAX: u64 = 4;
-
-/// How long a bad burst is done without. Source: at a drift of 20 ppm that is not known yet, 200 us.
-const PATIENCE: Span = Span::s(10);
-
 /// The time base of one handle.
 pub struct Timer {
-    base: Timebase,
+    keeper: Keeper,
     source: Source,
     context: Arc<Context>,
 }
@@ -52,7 +46,7 @@ impl Timer {
         let burst = source.burst(context)?;
         let tick = f64::from(context.card.limits.timestamp_period);
         let base = Timebase::new(context.family.bits, tick, &burst).expect("a burst has readings");
-        Ok(Timer { base, source, context: Arc::clone(context) })
+        Ok(Timer { keeper: Keeper::new(base), source, context: Arc::clone(context) })
     }
 
     /// Reads the timer again, if the last time is long ago. `alone` is true if nothing is in flight,
@@ -61,41 +55,42 @@ impl Timer {
     /// # Errors
     /// The driver's.
     pub fn keep(&mut self, alone: bool) -> Result<(), vk::Result> {
-        let age = self.base.age(Monotonic::now());
-        if age < AGE_MAX || !(alone || matches!(self.source, Source::Calibrated)) {
-            return Ok(());
+        let free = alone || matches!(self.source, Source::Calibrated);
+        match free && self.keeper.is_due(Monotonic::now(), free) {
+            true => self.read(),
+            false => Ok(()),
         }
+    }
+
+    /// Reads the timer again.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn read(&mut self) -> Result<(), vk::Result> {
         let burst = self.source.burst(&self.context)?;
-        let width = burst.iter().map(|reading| reading.after.since(reading.before)).min();
-        let good = width <= Some(self.base.error() * (2 * WORSE_MAX));
-        if good || age > PATIENCE {
-            self.base.update(&burst);
-        }
+        self.keeper.take(&burst, Monotonic::now());
         Ok(())
     }
 
     /// A stamp on the time base of a handle that began at `epoch`.
     pub fn at(&self, ticks: u64, epoch: Monotonic) -> Instant {
-        self.base.at(ticks).on_base(epoch)
+        self.base().at(ticks).on_base(epoch)
     }
 
     /// Takes the speed of the timer from an older time base of the same device.
     pub fn continues(&mut self, older: Timebase) {
-        let Ok(burst) = self.source.burst(&self.context) else { return };
-        let mut base = older;
-        base.update(&burst);
-        self.base = base;
+        self.keeper.continues(older);
     }
 
     /// How far off a stamp may be.
     #[cfg(test)]
     pub fn error(&self) -> Span {
-        self.base.error()
+        self.base().error()
     }
 
     /// What a later handle can go on from.
     pub fn base(&self) -> &Timebase {
-        &self.base
+        self.keeper.base()
     }
 
     /// How it is read, and how well, in words.
@@ -104,7 +99,7 @@ impl Timer {
             Source::Calibrated => "read beside CLOCK_MONOTONIC",
             Source::RoundTrip { .. } => "placed by round trips",
         };
-        let (error, ppm) = (self.base.error(), 1e6 * self.base.drift());
+        let (error, ppm) = (self.base().error(), 1e6 * self.base().drift());
         format!("{how}, within {error}, {ppm:+.1} ppm")
     }
 }
