@@ -8,6 +8,7 @@ mod children;
 mod commands;
 mod output;
 mod power;
+mod stop;
 
 use clap::{Parser, Subcommand};
 use commands::{demo, devices, hold, lab, proxy, sim_server, ttft, watch};

@@ -136,6 +136,21 @@ fn a_device_that_goes_and_comes_back_is_held_again() {
     assert!(json["buffers"].as_u64().unwrap() > 120, "{json}");
 }
 
+#[test]
+fn a_hold_without_its_device_at_the_end_has_failed() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("gpu");
+    let gpu = shared(&socket);
+    let device = format!("sim:{}", socket.display());
+    let child = hold(&["--device", &device, "--for", "2s"]).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(700));
+    drop(gpu);
+    let Output { status, stderr, .. } = child.wait_with_output().unwrap();
+    let said = String::from_utf8(stderr).unwrap();
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("at the end it was gone"), "{said}");
+}
+
 /// A tree like `/sys` of a laptop on battery.
 fn on_battery() -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();

@@ -3,8 +3,10 @@
 mod common;
 
 use serde_json::Value;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::Output;
+use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// A folder of its own for one test, gone at the end.
@@ -110,7 +112,8 @@ fn several_scenarios_go_to_a_folder_and_one_that_cannot_run_is_passed_over() {
     let args = ["lab", "run", "mine.toml", "long.toml", "steady", "--rounds", "1"];
     let run = |extra: &[&str]| folder.everwarm(&[&args, extra].concat());
     let output = run(&["--device", "sim:m2", "-o", "runs", "--json"]);
-    let ran = json(&output);
+    assert_eq!(output.status.code(), Some(1), "one of them did not run");
+    let ran: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&ran[0]["scenario"], &ran[1]["scenario"]), (&"mine".into(), &"steady".into()));
     assert_eq!(ran[0]["steps"][0]["runs"], 1, "one round, whatever the file says");
     assert!(ran[2]["why"].as_str().unwrap().contains("10 h"), "{ran}");
@@ -127,6 +130,85 @@ fn several_scenarios_go_to_a_folder_and_one_that_cannot_run_is_passed_over() {
     let twice = folder.everwarm(&["lab", "run", "quick", "steady", "-o", "other"]);
     assert!(stderr(&twice).contains("`steady` is named twice"), "{}", stderr(&twice));
     assert_eq!(folder.files(), ["long.toml", "mine.toml", "runs"]);
+}
+
+/// A device in real time whose run takes as long as it says; the test stops it within.
+fn long_run(folder: &Folder, output: &str) -> (common::Guard, common::Guard) {
+    let socket = folder.0.path().join("gpu");
+    let words = ["sim-server", "--listen", "127.0.0.1:0", "--socket", socket.to_str().unwrap()];
+    let (server, _) = common::ready(&[&words[..], &["--json"]].concat());
+    folder.write("long.toml", "rounds = 100\nsteps = [{ run = \"empty\" }, { idle = \"200 ms\" }]");
+    let device = format!("sim:{}", socket.display());
+    let mut command =
+        common::everwarm(&["lab", "run", "long.toml", "--device", &device, "-o", output]);
+    command.current_dir(folder.0.path()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let run = common::Guard(command.spawn().unwrap());
+    let journal = folder.0.path().join(format!("{output}.part"));
+    let rounds = || {
+        std::fs::read_to_string(&journal)
+            .unwrap_or_default()
+            .matches("\"kind\":\"dispatch\"")
+            .count()
+    };
+    let began = Instant::now();
+    while rounds() < 2 {
+        assert!(began.elapsed() < Duration::from_secs(30), "nothing is recorded");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    (run, server)
+}
+
+#[test]
+fn a_run_that_is_stopped_keeps_what_has_ended() {
+    let folder = Folder::new();
+    let (mut run, _server) = long_run(&folder, "run.jsonl");
+    // Another one to the same file is refused before it runs.
+    let second =
+        folder.everwarm(&["lab", "run", "steady", "--device", "sim:m2", "-o", "run.jsonl"]);
+    assert!(stderr(&second).contains("`run.jsonl.part` is there"), "{}", stderr(&second));
+    common::signal(&run.0, "INT");
+    assert_eq!(run.0.wait().unwrap().code(), Some(130));
+    assert_eq!(folder.files(), ["gpu", "long.toml", "run.jsonl"]);
+    let bytes = std::fs::read(folder.0.path().join("run.jsonl")).unwrap();
+    let stopped = everwarm_record::Run::from_json_lines(&bytes).unwrap();
+    assert!((2..100).contains(&stopped.dispatches.len()) && stopped.truncated.is_none());
+}
+
+#[test]
+fn a_run_that_is_killed_leaves_what_has_ended() {
+    let folder = Folder::new();
+    let (mut run, _server) = long_run(&folder, "run.jsonl.gz");
+    common::signal(&run.0, "KILL");
+    run.0.wait().unwrap();
+    let shown = json(&folder.everwarm(&["lab", "show", "run.jsonl.gz.part", "--json"]));
+    assert!(shown[0]["steps"][0]["runs"].as_u64().unwrap() >= 2, "{shown}");
+}
+
+#[test]
+fn what_is_no_run_is_called_what_it_is() {
+    let folder = Folder::new();
+    folder.write("mine.toml", SCENARIO);
+    let check = |name: &str, bytes: &[u8], expected: &str| {
+        std::fs::write(folder.0.path().join(name), bytes).unwrap();
+        let output = folder.everwarm(&["lab", "show", name]);
+        assert!(stderr(&output).contains(expected), "{}", stderr(&output));
+        output.status.success()
+    };
+    assert!(!check("x.parquet", b"PAR1\0\0", "is a Parquet table; expected a run as JSON Lines"));
+    assert!(!check("x.png", b"\x89PNG\r\n\x1a\n\0\0", "is no text"));
+    let run = |output: &str| {
+        folder.everwarm(&["lab", "run", "mine.toml", "--device", "sim:m2", "-o", output])
+    };
+    assert!(stderr(&run("-")).contains("expected the name of a file"));
+    assert!(run("run.jsonl.GZ").status.success());
+    let packed = std::fs::read(folder.0.path().join("run.jsonl.GZ")).unwrap();
+    assert!(packed.starts_with(&[0x1f, 0x8b]), "it is what its name says");
+    assert!(run("new/").status.success(), "a folder is made for one run, too");
+    let text = std::fs::read_to_string(folder.0.path().join("new/mine.jsonl")).unwrap();
+    let newer = text.replacen("\"schema\":1", "\"schema\":99", 1);
+    assert!(check("newer.jsonl", newer.as_bytes(), "by a newer everwarm (0.1.0, schema 99;"));
+    let chip = stderr(&folder.everwarm(&["devices", "--chip", "cuda:0"]));
+    assert!(chip.contains("no device `cuda:0`") && !chip.contains("sim:cuda:0"), "{chip}");
 }
 
 /// Only a build that can write Parquet promises to.
@@ -261,6 +343,18 @@ fn a_device_is_watched_without_being_used() {
     assert_eq!(of(3, "busy"), 0.0, "watching is no work");
     let table = String::from_utf8(watch(&[]).stdout).unwrap();
     assert!(table.ends_with("by the energy counter\n"), "{table}");
+    // Ctrl-C is how a watch without an end ends.
+    let mut endless = common::everwarm(&["watch", &id, "--every", "50ms"]);
+    let mut endless = common::Guard(endless.stdout(Stdio::piped()).spawn().unwrap());
+    let mut out = BufReader::new(endless.0.stdout.take().unwrap());
+    for _ in 0..4 {
+        out.read_line(&mut String::new()).unwrap();
+    }
+    common::signal(&endless.0, "INT");
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).unwrap();
+    assert!(rest.ends_with("by the energy counter\n"), "{rest}");
+    assert_eq!(endless.0.wait().unwrap().code(), Some(0));
     let refused = stderr(&folder.everwarm(&["watch", "sim:m2"]));
     assert!(refused.contains("nothing tells of sim:m2"), "{refused}");
     assert!(stderr(&folder.everwarm(&["watch", "sim:m2", "--every", "0"])).contains("--every"));

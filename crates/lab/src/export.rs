@@ -1,6 +1,6 @@
 //! A run as records: what JSON Lines and Parquet are written from.
 
-use crate::data::{Dispatch, RunData, StepRun};
+use crate::data::{Dispatch, RunData, StepRun, Unit};
 use crate::scenario::Part;
 use everwarm_gpu::Counters;
 use everwarm_record as record;
@@ -28,15 +28,26 @@ pub fn manifest(run: &RunData, scenario_text: &str) -> record::Manifest {
 /// All records of a run under its manifest.
 pub fn records(run: &RunData, manifest: record::Manifest) -> record::Run {
     let mut records = record::Run::new(manifest);
-    let mut lines = Lines::default();
-    for unit in &run.units {
+    let mut export = Export::default();
+    run.units.iter().for_each(|unit| export.unit(run, unit, &mut records));
+    records
+}
+
+/// Makes records of a run while it goes on, unit by unit, with running numbers over all of it.
+#[derive(Default)]
+pub struct Export {
+    lines: Lines,
+}
+
+impl Export {
+    /// Adds the records of `unit`, the run's next one, to `records`.
+    pub fn unit(&mut self, run: &RunData, unit: &Unit, records: &mut record::Run) {
         let place = Place { round: Some(unit.round), cell: cell_name(&run.cells[unit.cell]) };
         for step in &unit.steps {
-            lines.step(&mut records, &place, step);
+            self.lines.step(records, &place, step);
         }
         records.telemetry.extend(unit.samples.iter().map(telemetry));
     }
-    records
 }
 
 /// `gap=5 ms, kernel=short`; `None` without variables.

@@ -31,9 +31,9 @@ pub use claims::{
     check_chip, fits,
 };
 pub use data::{Dispatch, RunData, StepRun, Unit};
-pub use export::{cell_name, manifest, records, telemetry};
+pub use export::{Export, cell_name, manifest, records, telemetry};
 pub use figures::{Axis, Curve, Error as FigureError, Figure, Figures, Mark, Panel, Point, Series};
-pub use interpret::{Error, run, run_on_backend, run_on_chip};
+pub use interpret::{Error, run, run_on_backend, run_on_chip, run_told};
 pub use measure::{Dimension, Measure, Measured, Unit as MeasureUnit};
 pub use predict::{
     Base, Cliff, Penalty, Prediction, Ramp, changed_chip, predict, prediction_parts,

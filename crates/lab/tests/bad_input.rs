@@ -147,7 +147,7 @@ fn endless_runs() {
     let run = |step: &str| {
         let text = format!("steps = [{step}]");
         let scenario = Scenario::from_toml("long.toml", &text).expect(&text);
-        everwarm_lab::run(&scenario, "sim:m2", |_, _| {}).expect_err(&text).to_string()
+        everwarm_lab::run(&scenario, "sim:m2").expect_err(&text).to_string()
     };
     says(&run("{ run = { matmul = 4000000000 } }"), &["too long", "one round", "24 h"]);
     says(&run("{ run = \"stream\" }, { idle = \"9999 h\" }, { run = \"stream\" }"), &["24 h"]);

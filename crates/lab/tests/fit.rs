@@ -74,7 +74,7 @@ fn a_few_probes_suffice_for_what_they_show() {
 #[test]
 fn a_run_that_breaks_off_is_used_without_the_cell_in_which_it_does() {
     let scenario = everwarm_lab::scenario("fit-wake").unwrap();
-    let run = everwarm_lab::run(&scenario, "sim:m2", |_, _| {}).unwrap();
+    let run = everwarm_lab::run(&scenario, "sim:m2").unwrap();
     let text = everwarm_lab::SCENARIOS.iter().find(|s| s.name == "fit-wake").unwrap().text;
     let whole = everwarm_lab::records(&run, everwarm_lab::manifest(&run, text)).to_json_lines();
     let rows = whole.windows(18).filter(|w| w == b"{\"kind\":\"dispatch\"").count();
@@ -94,7 +94,7 @@ fn runs_that_do_not_suffice_are_told() {
     assert!(matches!(read_off(&[]), Err(Error::NoRuns)));
     let run = |device: &str| {
         let scenario = everwarm_lab::scenario("fit-wake").unwrap();
-        let mut run = everwarm_lab::run(&scenario, "sim:m2", |_, _| {}).unwrap();
+        let mut run = everwarm_lab::run(&scenario, "sim:m2").unwrap();
         run.device.id = device.to_owned();
         let text = everwarm_lab::SCENARIOS.iter().find(|s| s.name == "fit-wake").unwrap().text;
         everwarm_lab::records(&run, everwarm_lab::manifest(&run, text))

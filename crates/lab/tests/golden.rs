@@ -32,7 +32,7 @@ fn transcript(run: &RunData) -> String {
 
 fn twice(text: &str) -> String {
     let scenario = Scenario::from_toml("golden.toml", text).unwrap();
-    let once = || transcript(&run(&scenario, "sim:m2", |_, _| {}).unwrap());
+    let once = || transcript(&run(&scenario, "sim:m2").unwrap());
     let first = once();
     assert_eq!(first, once(), "two runs are alike");
     first

@@ -140,7 +140,7 @@ fn two_runs_of_one_seed_are_the_same_bytes() {
             continue; // 50,000 buffers of one step
         }
         let bytes = || {
-            let run = run(&scenario, "sim:m2", |_, _| {}).unwrap();
+            let run = run(&scenario, "sim:m2").unwrap();
             records(&run, everwarm_lab::manifest(&run, built_in.text)).to_json_lines()
         };
         assert!(bytes() == bytes(), "{} differs from itself", built_in.name);
@@ -153,7 +153,7 @@ fn the_seed_moves_jitter_and_nothing_else() {
     let starts = |seed| {
         let mut scenario = Scenario::from_toml("jitter.toml", text).unwrap();
         scenario.seed = seed;
-        let run = run(&scenario, "sim:m2", |_, _| {}).unwrap();
+        let run = run(&scenario, "sim:m2").unwrap();
         run.units[0].steps[1].begin
     };
     assert_eq!(starts(7), starts(7));

@@ -26,7 +26,7 @@ steps = [{ await = "hint" }, { run = { hold = "1 ms" }, label = "pre-warm" }]
 fn actors_on_threads_keep_order_and_one_time_base() {
     let server = spawn(Config::new("sim:m2", Runtime::built_in("mlx").unwrap())).unwrap();
     let scenario = Scenario::from_toml("wall.toml", SCENARIO).unwrap();
-    let run = run(&scenario, &server.device(), |_, _| {}).unwrap();
+    let run = run(&scenario, &server.device()).unwrap();
     assert!(!run.device.virtual_time);
     assert_eq!(run.units.len(), 2);
     for unit in &run.units {
@@ -61,6 +61,6 @@ fn an_error_of_one_actor_ends_the_others() {
         steps = [{ idle = "1 h" }]
     "#;
     let scenario = Scenario::from_toml("pin.toml", text).unwrap();
-    let error = run(&scenario, &server.device(), |_, _| {}).unwrap_err();
+    let error = run(&scenario, &server.device()).unwrap_err();
     assert!(error.to_string().contains("P99"), "{error}");
 }

@@ -60,6 +60,14 @@ impl Run {
         Ok(run)
     }
 
+    /// Adds the records of a later piece of the same run.
+    pub fn extend(&mut self, piece: Run) {
+        self.dispatches.extend(piece.dispatches);
+        self.telemetry.extend(piece.telemetry);
+        self.requests.extend(piece.requests);
+        self.marks.extend(piece.marks);
+    }
+
     /// Adds a record; a manifest replaces the run's own.
     pub fn push(&mut self, record: Record) {
         match record {

@@ -82,7 +82,8 @@ fn list(as_json: bool) -> anyhow::Result<()> {
 }
 
 fn show(chip: &str, args: &Args) -> anyhow::Result<()> {
-    let whole = ["sim:", "metal:"].iter().any(|kind| chip.starts_with(kind));
+    let kind = chip.split_once(':').map(|(kind, _)| kind);
+    let whole = everwarm_gpu::backend::TABLE.iter().any(|entry| kind == Some(entry.prefix));
     let id = if whole { chip.to_owned() } else { format!("sim:{chip}") };
     let traced = everwarm_gpu::backend::traced_chip(&id)?;
     match (args.toml, args.json) {

@@ -25,7 +25,8 @@ use std::time::{Duration, Instant};
 /// an NVIDIA GPU with a CUDA context open keeps its clock by itself (docs/devices/h200.md).
 ///
 /// Examples: `everwarm hold --for 10m`, `everwarm hold -- python agent.py`. With a command the exit
-/// status is the command's, and signals are passed on to it.
+/// status is the command's, and signals are passed on to it; without one it is 1 if the device is gone
+/// at the end.
 #[derive(clap::Args)]
 pub struct Args {
     /// The GPU (`everwarm devices` lists them). Default: the first real one, else sim:m2, which
@@ -168,8 +169,9 @@ impl Hold<'_> {
             warned = warned || self.warn();
             self.progress();
         };
+        let gone = code == 0 && self.status().is_some_and(|s| s.warm.state == State::Unavailable);
         self.finish();
-        Ok(ExitCode::from(code as u8))
+        Ok(if gone { ExitCode::FAILURE } else { ExitCode::from(code as u8) })
     }
 
     /// With a command: until it ends; the hold itself may end before.
@@ -268,12 +270,13 @@ impl Hold<'_> {
         let held = Span::ms(c.hold_ms);
         let energy = Joules::j(status.energy.total_j);
         let never = c.holds == 0;
+        let gone = (status.warm.state == State::Unavailable).then_some(&status.warm.why);
         if self.args.json {
             let json = serde_json::json!({
                 "device": self.device, "virtual_time": false, "held_s": held.as_secs(),
                 "energy_j": energy.as_j(), "energy_measured": status.energy.measured,
                 "buffers": c.hold_buffers, "failures": c.failures,
-                "why_not": never.then_some(&status.warm.why),
+                "why_not": never.then_some(&status.warm.why), "lost": gone,
             });
             // The exit status is the command's or the signal's, whoever still listens here.
             let _ = print(&format!("{json}\n"));
@@ -284,9 +287,13 @@ impl Hold<'_> {
         let text = if never {
             format!("{} was not held: {}", self.device, status.warm.why)
         } else {
-            let how = if status.energy.measured { "measured" } else { "partly estimated" };
-            let how = if self.is_virtual { VIRTUAL } else { how };
-            format!("held {} for {held:.1}, {energy:.2} ({how})", self.device)
+            let how = match (self.is_virtual, status.energy.measured) {
+                (true, _) => VIRTUAL,
+                (false, true) => "by the device's energy counter",
+                (false, false) => "an estimate, where the device has no energy counter or was gone",
+            };
+            let lost = gone.map_or(String::new(), |why| format!("; at the end it was gone: {why}"));
+            format!("held {} for {held:.1}, {energy:.2} ({how}){lost}", self.device)
         };
         let _ = writeln!(out, "{clear}everwarm: {text}");
     }

@@ -2,6 +2,7 @@
 
 use super::hold::span;
 use crate::output::{print, print_on};
+use crate::stop::Stop;
 use everwarm_gpu::{Counters, Monotonic};
 use everwarm_units::{Celsius, Hertz, Joules, Span, Watts};
 use std::process::ExitCode;
@@ -10,7 +11,8 @@ use std::process::ExitCode;
 ///
 /// No handle on the device is opened, so that it neither wakes nor stays awake because somebody looks:
 /// on some GPUs an open context alone costs more than idling without one. What the machine does not
-/// tell is shown as `-`. With `--for` the last line is the mean power by the energy counter, where there is one.
+/// tell is shown as `-`. The last line, after `--for` or Ctrl-C, is the mean power by the energy counter,
+/// where there is one.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   everwarm watch cuda:0
@@ -37,11 +39,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !args.json {
         print(HEAD)?;
     }
+    let stop = Stop::listen()?;
     let began = Monotonic::now();
     let mut readings: Vec<Counters> = Vec::new();
     let mut due = Span::ZERO;
     while args.span.is_none_or(|span| due <= span) {
-        std::thread::sleep(due.saturating_sub(Monotonic::now().since(began)).into());
+        stop.sleep(due.saturating_sub(Monotonic::now().since(began)));
         let now = telemetry.read()?;
         let text = match args.json {
             true => serde_json::to_string(&everwarm_lab::telemetry(&now))? + "\n",
@@ -56,6 +59,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         // The first and the last are all that the mean needs.
         readings.truncate(1);
         readings.push(now);
+        if stop.asked() {
+            break;
+        }
     }
     if let (false, [first, .., last]) = (args.json, &readings[..]) {
         print(&summary(first, last))?;

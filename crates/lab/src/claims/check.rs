@@ -50,7 +50,7 @@ impl Report {
 /// If the device can't be opened. A scenario that it can't run gives its claims a reason.
 pub fn check(claims: &Claims, id: &str, progress: Progress<'_>) -> Result<Report, Error> {
     let at_once = everwarm_gpu::open(id)?.device().virtual_time;
-    let run = |scenario: &Scenario| interpret::run(scenario, id, |_, _| {});
+    let run = |scenario: &Scenario| interpret::run(scenario, id);
     Ok(Report { device: id.to_owned(), verdicts: verdicts(claims, at_once, &run, progress) })
 }
 

@@ -57,7 +57,7 @@ impl Figure {
                 let index = match known {
                     Some(index) => index,
                     None => {
-                        let run = interpret::run(&curve.scenario, id, |_, _| {});
+                        let run = interpret::run(&curve.scenario, id);
                         let failed = |error| Error::Run { figure: self.name.clone(), error };
                         runs.push((curve.scenario.clone(), run.map_err(failed)?));
                         runs.len() - 1

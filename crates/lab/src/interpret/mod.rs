@@ -16,6 +16,7 @@ use crate::scenario::{Depth, Order, Run, Scenario, StepKind, Work};
 use everwarm_dvfs::Chip;
 use everwarm_gpu::{Backend, Device};
 use everwarm_units::Span;
+use std::ops::ControlFlow;
 use virtual_time::VirtualDevice;
 use wall_clock::WallDevice;
 
@@ -57,16 +58,26 @@ impl Error {
     }
 }
 
-/// Runs `scenario` on a fresh handle of the device `id`; `progress` is told of each part.
+/// Runs `scenario` on a fresh handle of the device `id`.
 ///
 /// # Errors
 /// [`Error`] when the device can't do it; what ran before is lost.
-pub fn run(
+pub fn run(scenario: &Scenario, id: &str) -> Result<RunData, Error> {
+    run_told(scenario, id, |_| ControlFlow::Continue(()))
+}
+
+/// Runs `scenario` as [`run`] does, and tells what there is each time that something was added: once
+/// before the first round of a cell, then after each. `told` says whether to go on; a run that was
+/// asked to stop ends with what there is.
+///
+/// # Errors
+/// As [`run`]; what ran before has been told.
+pub fn run_told(
     scenario: &Scenario,
     id: &str,
-    mut progress: impl FnMut(usize, usize),
+    mut told: impl FnMut(&RunData) -> ControlFlow<()>,
 ) -> Result<RunData, Error> {
-    run_on(scenario, id, everwarm_gpu::open(id)?, &mut progress)
+    run_on(scenario, id, everwarm_gpu::open(id)?, &mut told)
 }
 
 /// Runs `scenario` on a simulated GPU in virtual time with `chip`, which need not stand in a file.
@@ -83,14 +94,14 @@ pub fn run_on_chip(scenario: &Scenario, chip: &Chip) -> Result<RunData, Error> {
 /// As [`run`].
 pub fn run_on_backend(scenario: &Scenario, backend: Box<dyn Backend>) -> Result<RunData, Error> {
     let id = backend.device().id.clone();
-    run_on(scenario, &id, backend, &mut |_, _| {})
+    run_on(scenario, &id, backend, &mut |_| ControlFlow::Continue(()))
 }
 
 fn run_on(
     scenario: &Scenario,
     id: &str,
     backend: Box<dyn Backend>,
-    progress: &mut dyn FnMut(usize, usize),
+    told: &mut dyn FnMut(&RunData) -> ControlFlow<()>,
 ) -> Result<RunData, Error> {
     let mut device = backend.device().clone();
     if !device.simulated {
@@ -103,14 +114,19 @@ fn run_on(
         false => Driver::Wall(WallDevice::new(id, backend)),
     };
     let order = order(scenario);
-    let mut units = Vec::with_capacity(order.len());
-    for (done, (cell, round)) in order.iter().enumerate() {
-        progress(done, order.len());
-        units.push(driver.run(scenario, *cell, *round)?);
-    }
     let cells = scenario.cells.iter().map(|cell| cell.variables.clone()).collect();
     let (name, seed) = (scenario.name.clone(), scenario.seed);
-    Ok(RunData { scenario: name, device, seed, cells, units })
+    let units = Vec::with_capacity(order.len());
+    let mut run = RunData { scenario: name, device, seed, cells, units };
+    for (cell, round) in order {
+        if told(&run).is_break() {
+            return Ok(run);
+        }
+        run.units.push(driver.run(scenario, cell, round)?);
+    }
+    // Nothing is left that could be stopped.
+    let _ = told(&run);
+    Ok(run)
 }
 
 /// Holds the scenario's kernels against what the device can be given, before anything runs.
