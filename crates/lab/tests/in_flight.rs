@@ -5,7 +5,7 @@ use everwarm_lab::{RunData, Scenario, run};
 
 fn run_on_m2(steps: &str) -> RunData {
     let scenario = Scenario::from_toml("test.toml", &format!("steps = [{steps}]")).unwrap();
-    run(&scenario, "sim:m2", |_, _| {}).unwrap()
+    run(&scenario, "sim:m2").unwrap()
 }
 
 #[test]
