@@ -8,6 +8,7 @@
 mod apple;
 mod bench;
 mod disk;
+mod fuzz;
 mod pages;
 mod proof;
 mod ptx;
@@ -64,6 +65,8 @@ enum Task {
     Ptx,
     /// Times the check of the built-in claims and the simulator's engine, in release.
     Bench,
+    /// Fuzzes what reads foreign bytes: streams, hints, files of every format.
+    Fuzz(fuzz::Args),
     /// Recovers 20 random chips from noisy runs and writes the table of docs/fit.md.
     ///
     /// Takes many minutes of all cores.
@@ -79,6 +82,7 @@ fn main() -> ExitCode {
         Task::Shaders { check } => shaders::run(check),
         Task::Ptx => ptx::run(),
         Task::Bench => bench::run(),
+        Task::Fuzz(args) => fuzz::run(&args),
         Task::FitProof(args) => proof::run(&args),
     };
     match done {

@@ -76,17 +76,8 @@ fn metrics(shared: &Shared) -> Response<Full<Bytes>> {
     response
 }
 
-/// What may be in a hint.
-#[derive(Default, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Hint {
-    source: Option<String>,
-    expected_ms: Option<f64>,
-    confidence: Option<f64>,
-}
-
 async fn hint(shared: &Shared, body: Incoming) -> Response<Full<Bytes>> {
-    let hint = match read(body).await.and_then(|text| parse_hint(&text)) {
+    let hint = match read(body).await.and_then(|text| crate::hint::parse(&text)) {
         Ok(hint) => hint,
         Err(why) => return refuse(StatusCode::BAD_REQUEST, &why),
     };
@@ -104,24 +95,6 @@ async fn hint(shared: &Shared, body: Incoming) -> Response<Full<Bytes>> {
     });
     shared.metrics.hint(name);
     json(StatusCode::ACCEPTED, &serde_json::json!({ "accepted": true }))
-}
-
-fn parse_hint(text: &[u8]) -> Result<Hint, String> {
-    const EXPECTED: &str = "expected a JSON object such as {\"source\": \"key-stroke\", \
-        \"expected_ms\": 300, \"confidence\": 0.9}; every member may be left out";
-    if text.trim_ascii().is_empty() {
-        return Ok(Hint::default());
-    }
-    let hint: Hint =
-        serde_json::from_slice(text).map_err(|error| format!("not a hint: {error}; {EXPECTED}"))?;
-    // A day: longer than anybody can mean, and far from what a clock can't hold.
-    if let Some(ms) = hint.expected_ms.filter(|ms| !(0.0..=86_400_000.0).contains(ms)) {
-        return Err(format!("expected_ms is {ms}, not from 0 to 86400000 (a day); {EXPECTED}"));
-    }
-    if let Some(c) = hint.confidence.filter(|c| !(0.0..=1.0).contains(c)) {
-        return Err(format!("confidence is {c}, not from 0 to 1; {EXPECTED}"));
-    }
-    Ok(hint)
 }
 
 #[derive(serde::Deserialize)]

@@ -22,6 +22,7 @@ mod error;
 mod exchange;
 mod forward;
 mod headers;
+pub mod hint;
 mod metrics;
 mod pool;
 mod route;

@@ -17,6 +17,7 @@
 
 #[cfg(test)]
 mod example;
+pub mod gzip;
 mod json_lines;
 mod manifest;
 #[cfg(feature = "parquet")]

@@ -19,7 +19,7 @@ pub enum Layer {
 }
 
 /// Every crate of the workspace, lowest first.
-const TABLE: [(&str, Layer); 21] = [
+const TABLE: [(&str, Layer); 22] = [
     ("everwarm-units", Layer::Core),
     ("everwarm-stats", Layer::Core),
     ("everwarm-stream", Layer::Core),
@@ -38,6 +38,7 @@ const TABLE: [(&str, Layer); 21] = [
     ("everwarm-sim-server", Layer::Shell),
     ("everwarm-proxy", Layer::Shell),
     ("everwarm-ttft", Layer::Shell),
+    ("everwarm-fuzz", Layer::Top),
     ("everwarm", Layer::Top),
     ("everwarm-real-servers", Layer::Top),
     ("xtask", Layer::Top),

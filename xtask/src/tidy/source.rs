@@ -45,7 +45,7 @@ pub struct Workspace {
 const LONGEST: usize = 600;
 
 /// Folders that hold nothing of ours; those that begin with a dot are passed over, but the listed.
-const FOREIGN: [&str; 3] = ["target", "runs", "node_modules"];
+const FOREIGN: [&str; 4] = ["target", "runs", "node_modules", "corpus"];
 const DOTTED: [&str; 4] = [".cargo", ".ci", ".config", ".github"];
 
 impl Workspace {

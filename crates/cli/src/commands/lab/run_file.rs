@@ -3,10 +3,9 @@
 
 use crate::output::write_whole;
 use anyhow::Context;
-use everwarm_record::Run;
-use flate2::{Compression, read::MultiGzDecoder, write::GzEncoder};
+use everwarm_record::{Run, gzip};
 use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 const NO_PARQUET: &str = "this build can't write Parquet (build it with `--features parquet`); \
@@ -89,11 +88,7 @@ impl Journal {
 pub(super) fn save(path: &Path, run: &Run, force: bool) -> anyhow::Result<()> {
     match is_table(path) {
         true => save_tables(path, run, force),
-        false if is_compressed(path) => {
-            let mut packed = GzEncoder::new(Vec::new(), Compression::best());
-            packed.write_all(&run.to_json_lines())?;
-            write_whole(path, &packed.finish()?, force)
-        }
+        false if is_compressed(path) => write_whole(path, &gzip::pack(&run.to_json_lines()), force),
         false => write_whole(path, &run.to_json_lines(), force),
     }
 }
@@ -103,16 +98,15 @@ pub(super) fn load(path: &Path) -> anyhow::Result<Run> {
     let shown = path.display();
     let mut bytes =
         std::fs::read(path).with_context(|| format!("the run `{shown}` can't be read"))?;
-    if bytes.starts_with(&[0x1f, 0x8b]) {
-        let packed = std::mem::take(&mut bytes);
-        let unpacked = MultiGzDecoder::new(&packed[..]).read_to_end(&mut bytes);
-        match unpacked {
-            // Whatever came out before a cut is good, but a cut at a line's end would not show.
-            Err(error) if !bytes.is_empty() => {
-                eprintln!("warning: `{shown}` is damaged and read only in part: {error}");
-            }
-            other => drop(other.with_context(|| format!("the run `{shown}` can't be unpacked"))?),
+    if gzip::is_packed(&bytes) {
+        let unpacked = gzip::unpack(&bytes);
+        let (plain, fault) =
+            unpacked.with_context(|| format!("the run `{shown}` can't be unpacked"))?;
+        // Whatever came out before a cut is good, but a cut at a line's end would not show.
+        if let Some(fault) = fault {
+            eprintln!("warning: `{shown}` is damaged and read only in part: {fault}");
         }
+        bytes = plain;
     }
     anyhow::ensure!(
         !bytes.starts_with(b"PAR1"),
