@@ -351,12 +351,12 @@ mod tests {
         now: Instant,
         gpu_free: Instant,
         running: VecDeque<(Instant, Instant)>,
-        encode: Span,
+        /// For each buffer, and for each unit in it.
+        encode: [Span; 2],
         kernel: Span,
+        round_trip: Span,
         stamps: bool,
     }
-
-    const ROUND_TRIP: Span = Span::us(300);
 
     impl World {
         fn new(limits: Limits) -> Self {
@@ -365,21 +365,23 @@ mod tests {
                 now: Instant::ZERO,
                 gpu_free: Instant::ZERO,
                 running: VecDeque::new(),
-                encode: Span::us(300),
+                encode: [Span::us(300), Span::ZERO],
                 kernel: Span::us(600),
+                round_trip: Span::us(300),
                 stamps: true,
             }
         }
 
         /// Carries out one action; what landed, if anything did, or `None` when idle.
         fn step(&mut self) -> Option<Option<Landed>> {
-            match self.ahead.poll(self.now) {
+            let units = match self.ahead.poll(self.now) {
                 Action::WaitForRequest => return None,
                 Action::WaitForCompletion => return Some(Some(self.land())),
-                Action::Encode(_) => self.now += self.encode,
-            }
-            let gpu_start = self.gpu_free.max(self.now + ROUND_TRIP / 2);
-            self.gpu_free = gpu_start + self.kernel;
+                Action::Encode(chunk) => u64::from(chunk.units),
+            };
+            self.now += self.encode[0] + self.encode[1] * units;
+            let gpu_start = self.gpu_free.max(self.now + self.round_trip / 2);
+            self.gpu_free = gpu_start + self.kernel * units;
             self.running.push_back((gpu_start, self.gpu_free));
             self.ahead.on_commit(self.now);
             Some(None)
@@ -387,7 +389,7 @@ mod tests {
 
         fn land(&mut self) -> Landed {
             let gpu = self.running.pop_front().unwrap();
-            let observed = gpu.1 + ROUND_TRIP / 2;
+            let observed = gpu.1 + self.round_trip / 2;
             self.now = self.now.max(observed);
             self.ahead.on_completion(Done { observed, gpu: self.stamps.then_some(gpu) })
         }
@@ -408,13 +410,43 @@ mod tests {
         assert_eq!(world.ahead.verdict(), Verdict::Learning);
         world.work(200);
         assert_eq!(world.ahead.verdict(), Verdict::Holds);
-        world.encode = Span::us(1500);
+        world.encode[0] = Span::us(1500);
         world.work(1000);
         let Verdict::TooSlow(shortfall) = world.ahead.verdict() else { panic!("{world:?}") };
         assert_eq!(shortfall.over(), Span::us(400)); // 1500 - 600 - 500
-        world.encode = Span::us(300);
+        world.encode[0] = Span::us(300);
         world.work(200);
         assert_eq!(world.ahead.verdict(), Verdict::Holds);
+    }
+
+    #[test]
+    fn the_depth_is_right_after_a_few_buffers() {
+        let mut world = World::new(limits());
+        (world.encode[0], world.kernel) = (Span::us(50), Span::us(60));
+        world.work(8);
+        assert_eq!(world.ahead.plan().in_flight, 7); // 300 and 50 us behind six kernels
+    }
+
+    #[test]
+    fn a_round_trip_that_cannot_be_measured_is_met_all_the_same() {
+        let mut world = World::new(limits());
+        world.round_trip = Span::ms(3); // the queue is empty for so long that it could be a wake
+        world.work(1000);
+        assert_eq!(world.ahead.verdict(), Verdict::Holds, "{world:?}");
+        assert!((6..=10).contains(&world.ahead.plan().in_flight), "{world:?}");
+    }
+
+    #[test]
+    fn size_is_left_alone_where_it_does_not_help_and_tried_again_when_it_may() {
+        let mut world = World::new(Limits { chunk_max: 8, ..limits() });
+        world.encode = [Span::us(50), Span::us(1500)];
+        world.work(2000);
+        assert!(matches!(world.ahead.verdict(), Verdict::TooSlow(_)), "{world:?}");
+        assert_eq!(world.ahead.plan().chunk, 1);
+        world.encode = [Span::us(1500), Span::us(50)];
+        world.work(10_000);
+        assert_eq!(world.ahead.verdict(), Verdict::Holds, "{world:?}");
+        assert!(world.ahead.plan().chunk > 1, "{world:?}");
     }
 
     /// As long as a completion handler says when it was called.
@@ -422,7 +454,7 @@ mod tests {
     fn a_runtime_without_gpu_times_gets_the_same_verdicts() {
         for (encode, holds) in [(300, true), (1500, false)] {
             let mut world = World::new(limits());
-            (world.stamps, world.encode) = (false, Span::us(encode));
+            (world.stamps, world.encode[0]) = (false, Span::us(encode));
             world.work(1000);
             assert_eq!(world.ahead.verdict() == Verdict::Holds, holds, "{encode} {world:?}");
         }

@@ -117,4 +117,21 @@ proptest! {
             prop_assert!(told, "{:?} {:?} at best {} ms", it.verdict, it.plan, at_base);
         }
     }
+
+    /// No buffer is committed behind so much work that its end would be further away than allowed,
+    /// whatever the clock does. Two are let through before any kernel time is known.
+    #[test]
+    fn latency_is_bounded((chip, host, limits) in cases(), latency_ms in 2u64..40) {
+        let limits = Limits { latency_max: Span::ms(latency_ms), ..limits };
+        let requests = requests(host);
+        let it = run(&format!("sim:{chip}"), host, limits, &requests);
+        work_is_whole(&it, &requests);
+        for pair in it.ran.windows(2).skip(2) {
+            let [before, this] = [pair[0].completion, pair[1].completion];
+            let behind = this.committed < before.gpu_end;
+            let away = this.gpu_end.since(this.committed);
+            let most = limits.latency_max + Span::us(200); // and its own way to the GPU
+            prop_assert!(!behind || away <= most, "{} {:?}", away, it.plan);
+        }
+    }
 }
