@@ -160,6 +160,8 @@ impl Chooser {
             return;
         }
         self.good = 0;
+        // A queue that is never empty shows no round trip, and the old ones may be over.
+        self.round_trip.forget_one();
         if self.at > 0 && self.estimate().half_would_do(self.limits.gap_max) {
             self.resize(self.at - 1);
         } else {

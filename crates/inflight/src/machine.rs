@@ -449,6 +449,19 @@ mod tests {
         assert!(world.ahead.plan().chunk > 1, "{world:?}");
     }
 
+    #[test]
+    fn a_chunk_is_halved_again_and_depth_given_back_when_the_host_is_faster() {
+        let mut world = World::new(Limits { chunk_max: 8, ..limits() });
+        (world.encode[0], world.round_trip) = (Span::us(4000), Span::ms(3));
+        world.work(4000);
+        let slow = world.ahead.plan();
+        assert!(slow.chunk > 1 && slow.in_flight > 2, "{world:?}");
+        (world.encode[0], world.round_trip) = (Span::us(100), Span::us(300));
+        world.work(60_000);
+        let Plan { chunk, in_flight, .. } = world.ahead.plan();
+        assert_eq!((chunk, in_flight), (1, 2), "{slow:?}");
+    }
+
     /// As long as a completion handler says when it was called.
     #[test]
     fn a_runtime_without_gpu_times_gets_the_same_verdicts() {

@@ -4,6 +4,7 @@
 //! after a known number of samples. It knows neither what is measured nor when.
 
 use everwarm_units::Span;
+use std::collections::VecDeque;
 
 /// Samples kept. A p90 then rests on the six longest; at a millisecond a buffer a change of the
 /// host or of the clock has taken over in under a tenth of a second. Source: guess.
@@ -12,18 +13,20 @@ const KEPT: usize = 64;
 /// The last samples of a span of time.
 #[derive(Clone, Debug, Default)]
 pub struct Window {
-    samples: Vec<Span>,
-    next: usize,
+    samples: VecDeque<Span>,
 }
 
 impl Window {
     pub fn push(&mut self, sample: Span) {
-        if self.samples.len() < KEPT {
-            self.samples.push(sample);
-        } else {
-            self.samples[self.next] = sample;
+        if self.samples.len() == KEPT {
+            self.forget_one();
         }
-        self.next = (self.next + 1) % KEPT;
+        self.samples.push_back(sample);
+    }
+
+    /// Forgets the oldest sample.
+    pub fn forget_one(&mut self) {
+        self.samples.pop_front();
     }
 
     pub fn len(&self) -> usize {
@@ -32,12 +35,11 @@ impl Window {
 
     pub fn clear(&mut self) {
         self.samples.clear();
-        self.next = 0;
     }
 
     /// The sample below which a share `q` of the others lies; `None` of nothing.
     pub fn quantile(&self, q: f64) -> Option<Span> {
-        let mut sorted = self.samples.clone();
+        let mut sorted: Vec<Span> = self.samples.iter().copied().collect();
         let last = sorted.len().checked_sub(1)?;
         let at = (q * last as f64).round() as usize;
         Some(*sorted.select_nth_unstable(at).1)
@@ -87,6 +89,9 @@ mod tests {
         (0..KEPT).for_each(|_| window.push(Span::us(3)));
         assert_eq!(window.quantile(1.0), Some(Span::us(3)));
         assert_eq!(window.len(), KEPT);
+        window.push(Span::ms(1));
+        (1..KEPT).for_each(|_| window.forget_one());
+        assert_eq!((window.len(), window.quantile(0.5)), (1, Some(Span::ms(1))));
     }
 
     #[test]
