@@ -11,7 +11,9 @@ use std::time::Instant;
 
 use anyhow::Context;
 
-use crate::shell;
+use crate::{setup, shell};
+
+mod proxy;
 
 /// The library of the yardstick, pinned.
 const SIMPY: &str = "simpy==4.1.1";
@@ -29,8 +31,23 @@ const LENGTHS: [&str; 5] = ["0.001", "0.01", "0.1", "1", "10"];
 /// What is timed, and the most it may take.
 const COMMANDS: [(&[&str], f64); 1] = [(&["lab", "check", "--json"], 2.0)];
 
+/// What is timed instead.
+#[derive(clap::Subcommand)]
+pub enum What {
+    /// What the proxy costs beside nginx, haproxy and litellm: latency, CPU, memory; six minutes.
+    Proxy(proxy::Args),
+}
+
+/// Times `what`, else the commands and the engine; true when what has a limit keeps it.
+pub fn run(what: Option<&What>) -> anyhow::Result<bool> {
+    match what {
+        Some(What::Proxy(args)) => proxy::run(args),
+        None => commands_and_engine(),
+    }
+}
+
 /// Runs each command three times; true when the median keeps its limit.
-pub fn run() -> anyhow::Result<bool> {
+fn commands_and_engine() -> anyhow::Result<bool> {
     let build = ["build", "--release", "--package", "everwarm"];
     shell::run(shell::cargo().args(build))?;
     let everwarm = shell::target()?.join("release/everwarm");
@@ -182,14 +199,7 @@ fn output(command: &mut Command) -> anyhow::Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// A Python that has SimPy, made under the target folder when it is not there.
+/// A Python that has SimPy.
 fn yardstick_python(target: &Path) -> anyhow::Result<std::path::PathBuf> {
-    let folder = target.join("yardstick-venv");
-    let python = folder.join("bin/python");
-    if !folder.join("ready").exists() {
-        shell::run(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
-        shell::run(Command::new(&python).args(["-m", "pip", "install", "--quiet", SIMPY]))?;
-        std::fs::write(folder.join("ready"), SIMPY)?;
-    }
-    Ok(python)
+    Ok(setup::venv_of(&target.join("yardstick-venv"), SIMPY)?.join("bin/python"))
 }

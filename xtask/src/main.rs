@@ -64,7 +64,10 @@ enum Task {
     /// Assembles the CUDA kernels for five generations of GPUs, with NVIDIA's assembler from PyPI.
     Ptx,
     /// Times the check of the built-in claims and the simulator's engine, in release.
-    Bench,
+    Bench {
+        #[command(subcommand)]
+        what: Option<bench::What>,
+    },
     /// Fuzzes what reads foreign bytes: streams, hints, files of every format.
     Fuzz(fuzz::Args),
     /// Recovers 20 random chips from noisy runs and writes the table of docs/fit.md.
@@ -81,7 +84,7 @@ fn main() -> ExitCode {
         Task::Pages { check } => pages::run(check),
         Task::Shaders { check } => shaders::run(check),
         Task::Ptx => ptx::run(),
-        Task::Bench => bench::run(),
+        Task::Bench { what } => bench::run(what.as_ref()),
         Task::Fuzz(args) => fuzz::run(&args),
         Task::FitProof(args) => proof::run(&args),
     };

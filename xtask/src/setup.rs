@@ -178,7 +178,14 @@ fn llama_server(venv: &Path) -> Result<PathBuf, String> {
 /// # Errors
 /// When one is missing and we may not install it, or its installation fails.
 pub fn system_packages() -> anyhow::Result<()> {
-    let missing = missing_packages();
+    install(&missing_packages())
+}
+
+/// Installs Debian packages where we may.
+///
+/// # Errors
+/// When there are any and we may not, or the installation fails.
+pub fn install(missing: &[&str]) -> anyhow::Result<()> {
     if missing.is_empty() {
         return Ok(());
     }
@@ -200,7 +207,22 @@ pub fn system_packages() -> anyhow::Result<()> {
         command
     };
     shell::run(&mut apt(&["update"]))?;
-    shell::run(apt(&["install", "--yes", "--no-install-recommends"]).args(&missing))
+    shell::run(apt(&["install", "--yes", "--no-install-recommends"]).args(missing))
+}
+
+/// A venv in `folder` with `package` in it, made when it is not there.
+///
+/// # Errors
+/// When it can't be made.
+pub fn venv_of(folder: &Path, package: &str) -> anyhow::Result<PathBuf> {
+    let ready = folder.join("ready");
+    if fs::read_to_string(&ready).ok().as_deref() != Some(package) {
+        shell::run(Command::new("python3").args(["-m", "venv"]).arg(folder))?;
+        let mut pip = Command::new(folder.join("bin/python"));
+        shell::run(pip.args(["-m", "pip", "install", "--quiet", package]))?;
+        fs::write(ready, package)?;
+    }
+    Ok(folder.to_path_buf())
 }
 
 /// The pinned packages have wheels for Python 3.11 and newer.

@@ -28,6 +28,8 @@ pub(crate) struct Engine {
     governor: Governor,
     epoch: Monotonic,
     now: Instant,
+    /// When the event that is being acted upon happened; `None` when time alone woke us.
+    event: Option<Monotonic>,
     pump: Option<Pump>,
     /// When to try again, and the pause after that.
     retry: (Instant, Span),
@@ -76,6 +78,7 @@ impl Engine {
             governor,
             epoch: Monotonic::now(),
             now: Instant::ZERO,
+            event: None,
             pump: None,
             retry: (Instant::ZERO, BACK_OFF.0),
             saving: None,
@@ -117,6 +120,7 @@ impl Engine {
     fn on_message(&mut self, message: Message) {
         match message {
             Message::Event(at, event) => {
+                self.event = Some(at);
                 // Told when it happened, acted upon now: what has waited too long is out of date.
                 let at = at.on_base(self.epoch).max(self.now);
                 self.governor.on_event(at, event);
@@ -152,17 +156,18 @@ impl Engine {
                 self.lost(&error);
             }
         };
+        self.event = None;
         self.publish();
         wake
     }
 
     fn prewarm(&mut self) -> Result<(), Error> {
         let Some(pump) = &mut self.pump else { return Ok(()) };
-        let submitted_ns = Monotonic::now().0;
         pump.prewarm()?;
+        let (event_ns, submitted_ns) = (self.event.map(|at| at.0), Monotonic::now().0);
         let energy = self.prewarm_energy.as_j();
         self.board.write(|s| {
-            s.last_prewarm = Some(LastPrewarm { submitted_ns, gpu_start_ns: None });
+            s.last_prewarm = Some(LastPrewarm { event_ns, submitted_ns, gpu_start_ns: None });
             s.counters.prewarms += 1;
             s.energy.total_j += energy;
             s.energy.measured = false;

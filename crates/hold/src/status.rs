@@ -29,7 +29,9 @@ pub struct Warm {
 /// The latest pre-warm kernel. Unit: ns on CLOCK_MONOTONIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct LastPrewarm {
-    /// When it was submitted.
+    /// When the event that it was submitted for happened; `None` if a time that was expected came.
+    pub event_ns: Option<u64>,
+    /// When the device had taken it.
     pub submitted_ns: u64,
     /// When the GPU began it; `None` until it is known.
     pub gpu_start_ns: Option<u64>,
