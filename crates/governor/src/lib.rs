@@ -5,9 +5,9 @@
 //! policy: nothing is begun while a request runs, nothing above the energy cap, nothing without
 //! power or a working device, and no hold outlives the instant it was wished for.
 //!
-//! Contract: after creation and after each [`Governor::on_event`], drain [`Governor::poll`] until
-//! it returns [`Action::WaitUntil`] or [`Action::WaitForEvent`]; call it again at that instant or
-//! after the next event. Instants never go back. Time is an argument: nothing here reads a clock,
+//! Contract: after creation and after each [`Governor::on_event`], or after several that happened
+//! before one could act, drain [`Governor::poll`] until it returns [`Action::WaitUntil`] or
+//! [`Action::WaitForEvent`]; call it again at that instant or after the next event. Instants never go back. Time is an argument: nothing here reads a clock,
 //! and nothing here knows a device.
 //!
 //! A policy is one file in `policy/` and one line in [`POLICIES`]; the property tests walk the

@@ -1,16 +1,17 @@
 //! The warmer's thread: governor and pump by the wall clock.
 //!
-//! It sleeps on its channel, so an event reaches the device within a thread's wake-up, and turns
-//! the pump between events. The governor's time is CLOCK_MONOTONIC since the engine began; it goes
+//! It sleeps on its mailbox, so an event that announces a request reaches the device within a
+//! thread's wake-up, and turns the pump between events. Where nothing can be gained by haste it does
+//! not let itself be woken for each event: a request's own thread pays for that. The governor's time is CLOCK_MONOTONIC since the engine began; it goes
 //! on when the device is lost.
 
+use crate::mailbox::{Inbox, Urgency};
 use crate::pump::{Pump, Shape};
 use crate::status::{LastPrewarm, State, Status, Warm};
 use crate::warmer::{Board, Config, Message};
 use everwarm_governor::{Action, Entry, Event, Governor, Phase, Reason};
 use everwarm_gpu::{Error, Monotonic};
 use everwarm_units::{Instant, Joules, Span, Watts};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 /// The first pause before a device is opened again, and the longest.
@@ -18,18 +19,24 @@ const BACK_OFF: (Span, Span) = (Span::ms(250), Span::s(30));
 /// How often a hold's energy is read, and an idle device looked at.
 const ENERGY_EVERY: Span = Span::s(1);
 const IDLE_LOOK: Span = Span::s(5);
+/// How long events may wait that follow others: a request's are this close together. They tell of
+/// work that runs or is over, which a policy answers after its grace of a hundred times that.
+const NAP: Span = Span::ms(1);
 
 pub(crate) struct Engine {
     board: Board,
     device: Option<String>,
     shape: Shape,
+    grace: Span,
     hold_power: Watts,
     prewarm_energy: Joules,
     governor: Governor,
     epoch: Monotonic,
     now: Instant,
-    /// When the event that is being acted upon happened; `None` when time alone woke us.
+    /// When the first event that is being acted upon happened; `None` when time alone woke us.
     event: Option<Monotonic>,
+    /// A request's work ended last at this instant.
+    worked: Option<Instant>,
     pump: Option<Pump>,
     /// When to try again, and the pause after that.
     retry: (Instant, Span),
@@ -73,12 +80,14 @@ impl Engine {
             board,
             device: config.device.clone(),
             shape: config.shape,
+            grace: config.governor.costs.grace,
             hold_power: config.governor.costs.hold_power,
             prewarm_energy: config.governor.costs.prewarm_energy,
             governor,
             epoch: Monotonic::now(),
             now: Instant::ZERO,
             event: None,
+            worked: None,
             pump: None,
             retry: (Instant::ZERO, BACK_OFF.0),
             saving: None,
@@ -88,29 +97,43 @@ impl Engine {
         }
     }
 
-    pub(crate) fn run(mut self, inbox: &Receiver<Message>) {
+    pub(crate) fn run(mut self, inbox: &Inbox<Message>) {
         let _panic = OnPanic(self.board.clone());
         everwarm_gpu::wake_promptly();
         self.open_if_due();
         // What was told before the device was open counts before the first hold.
-        while let Ok(message) = inbox.try_recv() {
-            if matches!(message, Message::Stop) {
-                return self.publish();
-            }
-            self.on_message(message);
-        }
-        let mut wake = self.drain();
+        let mut messages = Vec::new();
+        inbox.take(&mut messages);
         loop {
-            match inbox.recv_timeout(self.sleep(wake)) {
-                Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => break,
-                Ok(message) => self.on_message(message),
-                Err(RecvTimeoutError::Timeout) => self.tick(),
+            let told = !messages.is_empty();
+            if messages.iter().any(|message| matches!(message, Message::Stop)) {
+                break;
             }
+            messages.drain(..).for_each(|message| self.on_message(message));
+            self.tick();
             self.turn();
-            wake = self.drain();
+            let wake = self.drain();
+            let (from, rest) = self.rest(wake, told);
+            inbox.wait(from, rest, &mut messages);
         }
         self.end_hold(Reason::PolicyChanged);
         self.publish();
+    }
+
+    /// What to be woken for, and how long to sleep else, after `told` of something or of nothing.
+    fn rest(&self, wake: Option<Instant>, told: bool) -> (Urgency, Duration) {
+        let sleep = self.sleep(wake);
+        if self.device.is_none() {
+            return (Urgency::Order, sleep.into());
+        }
+        // A hold must end when its reason does.
+        if self.hold.is_some() || !told {
+            return (Urgency::Note, sleep.into());
+        }
+        let since = self.worked.map(|at| self.now.since(at));
+        let warm = self.governor.traffic().forwarded > 0 || since.is_some_and(|s| s < self.grace);
+        let from = if warm { Urgency::Order } else { Urgency::Arrival };
+        (from, sleep.min(NAP).into())
     }
 
     fn tick(&mut self) {
@@ -120,11 +143,18 @@ impl Engine {
     fn on_message(&mut self, message: Message) {
         match message {
             Message::Event(at, event) => {
-                self.event = Some(at);
+                self.event.get_or_insert(at);
                 // Told when it happened, acted upon now: what has waited too long is out of date.
-                let at = at.on_base(self.epoch).max(self.now);
-                self.governor.on_event(at, event);
-                self.now = at;
+                self.now = at.on_base(self.epoch).max(self.now);
+                self.governor.on_event(self.now, event);
+                let ended = matches!(
+                    event,
+                    Event::ResponseFinished { work: true, .. }
+                        | Event::ResponseAborted { work: true, .. }
+                );
+                if ended {
+                    self.worked = Some(self.now);
+                }
             }
             Message::Follow(entry) => self.governor.follow(entry),
             Message::Power(saving) => {
@@ -136,7 +166,6 @@ impl Engine {
             }
             Message::Stop => {}
         }
-        self.tick();
     }
 
     /// Carries out what the governor asks for; returns when it wants to be asked again.
@@ -269,8 +298,8 @@ impl Engine {
         }
     }
 
-    /// How long to sleep on the channel.
-    fn sleep(&self, wake: Option<Instant>) -> Duration {
+    /// How long to sleep on the mailbox if nothing comes.
+    fn sleep(&self, wake: Option<Instant>) -> Span {
         let now = Monotonic::now().on_base(self.epoch);
         let mut sleep = wake.map_or(IDLE_LOOK, |at| at.since(now)).min(IDLE_LOOK);
         match &self.pump {
@@ -278,7 +307,7 @@ impl Engine {
             None if self.device.is_some() => sleep = sleep.min(self.retry.0.since(now)),
             None => {}
         }
-        sleep.into()
+        sleep
     }
 
     fn publish(&mut self) {

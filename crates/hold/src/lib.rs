@@ -16,6 +16,7 @@
 
 mod child;
 mod engine;
+mod mailbox;
 mod parent;
 mod power;
 mod pump;

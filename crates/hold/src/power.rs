@@ -8,6 +8,7 @@
 //! It does not know of the GPU: one that somebody simulates has no battery to spare, and who opens
 //! it says so ([`Surroundings::Ignored`]).
 
+use crate::mailbox::Outlet;
 use crate::warmer::Message;
 use everwarm_gpu::environment::{Environment, Heat, sysfs};
 use std::path::PathBuf;
@@ -86,17 +87,17 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Reads once at once, so that a hold does not begin that would end the next moment.
-    pub(crate) fn begin(surroundings: Surroundings, inbox: Sender<Message>) -> Option<Watch> {
-        Watch::with(surroundings, inbox, EVERY)
+    pub(crate) fn begin(surroundings: Surroundings, outlet: Outlet<Message>) -> Option<Watch> {
+        Watch::with(surroundings, outlet, EVERY)
     }
 
-    fn with(surroundings: Surroundings, inbox: Sender<Message>, every: Duration) -> Option<Watch> {
+    fn with(surroundings: Surroundings, outlet: Outlet<Message>, every: Duration) -> Option<Watch> {
         if surroundings == Surroundings::Ignored {
             return None;
         }
         let mut signs = Signs::default();
         let mut look = move || match signs.on_reading(&surroundings.read()) {
-            Some(saving) => inbox.send(Message::Power(saving)).is_ok(),
+            Some(saving) => outlet.send(Message::Power(saving)),
             None => true,
         };
         look();
@@ -122,6 +123,7 @@ impl Drop for Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mailbox::{Urgency, mailbox};
 
     const WELL: Environment = Environment {
         on_battery: Some(false),
@@ -182,14 +184,17 @@ mod tests {
         write(&mains, "online", "0");
         write(&battery, "type", "Battery");
         write(&battery, "status", "Discharging");
-        let (inbox, told) = channel();
+        let (outlet, inbox) = mailbox();
+        let mut told = Vec::new();
         let tree = Surroundings::Tree(root.path().to_owned());
-        let watch = Watch::with(tree, inbox, Duration::from_millis(1)).unwrap();
-        assert!(matches!(told.try_recv(), Ok(Message::Power(Some("it runs on battery")))));
+        let watch = Watch::with(tree, outlet, Duration::from_millis(1)).unwrap();
+        inbox.take(&mut told);
+        assert!(matches!(told.pop(), Some(Message::Power(Some("it runs on battery")))));
         write(&mains, "online", "1");
-        let next = told.recv_timeout(Duration::from_secs(10));
-        assert!(matches!(next, Ok(Message::Power(None))));
+        inbox.wait(Urgency::Order, Duration::from_secs(10), &mut told);
+        assert!(matches!(told.pop(), Some(Message::Power(None))));
         drop(watch);
-        assert!(told.try_recv().is_err());
+        inbox.take(&mut told);
+        assert!(told.is_empty());
     }
 }

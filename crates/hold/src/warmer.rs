@@ -1,12 +1,12 @@
 //! The warmer's outside: a thread, a channel in, a status out.
 
 use crate::engine::Engine;
+use crate::mailbox::{Outlet, Urgency, Urgent, mailbox};
 use crate::power::{Surroundings, Watch};
 use crate::pump::Shape;
 use crate::status::{Energy, State, Status, Warm};
 use everwarm_governor::{Entry, Event, UnknownPolicy, policy};
 use everwarm_gpu::Monotonic;
-use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -31,6 +31,29 @@ pub(crate) enum Message {
     /// The machine must save power, and why; or no longer.
     Power(Option<&'static str>),
     Stop,
+}
+
+impl Urgent for Message {
+    fn urgency(&self) -> Urgency {
+        match self {
+            Message::Event(_, event) if announces(event) => Urgency::Arrival,
+            Message::Event(..) => Urgency::Note,
+            Message::Follow(_) | Message::Power(_) | Message::Stop => Urgency::Order,
+        }
+    }
+}
+
+/// A request may be about to begin: every microsecond of warming counts.
+fn announces(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::ConnectionAccepted
+            | Event::RequestHead { work: true }
+            | Event::ExpectContinue
+            | Event::Preflight
+            | Event::ModelsListed
+            | Event::Hint { .. }
+    )
 }
 
 /// Shared by the thread and everybody who asks.
@@ -61,7 +84,7 @@ pub struct Warmer {
 /// Tells a warmer of events and reads its status; cheap to clone.
 #[derive(Clone)]
 pub struct Handle {
-    inbox: Sender<Message>,
+    outlet: Outlet<Message>,
     board: Board,
 }
 
@@ -76,13 +99,13 @@ impl Warmer {
     /// If the system can't start a thread.
     pub fn spawn(config: Config) -> Result<Self, UnknownPolicy> {
         let entry = policy(&config.policy)?;
-        let (inbox, events) = channel();
+        let (outlet, inbox) = mailbox();
         let board = Board::new(first_status(&config, entry));
-        let handle = Handle { inbox, board: board.clone() };
-        let power = Watch::begin(config.surroundings.clone(), handle.inbox.clone());
+        let handle = Handle { outlet, board: board.clone() };
+        let power = Watch::begin(config.surroundings.clone(), handle.outlet.clone());
         let thread = std::thread::Builder::new()
             .name("warmer".to_owned())
-            .spawn(move || Engine::new(&config, entry, board).run(&events))
+            .spawn(move || Engine::new(&config, entry, board).run(&inbox))
             .expect("a thread can be started");
         Ok(Warmer { handle, power, thread: Some(thread) })
     }
@@ -96,7 +119,7 @@ impl Warmer {
 impl Drop for Warmer {
     fn drop(&mut self) {
         drop(self.power.take());
-        let _ = self.handle.inbox.send(Message::Stop);
+        self.handle.outlet.send(Message::Stop);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -106,7 +129,7 @@ impl Drop for Warmer {
 impl Handle {
     /// Tells of an event that happens now. Never blocks, never fails.
     pub fn tell(&self, event: Event) {
-        let _ = self.inbox.send(Message::Event(Monotonic::now(), event));
+        self.outlet.send(Message::Event(Monotonic::now(), event));
     }
 
     /// Follows another policy from now on.
@@ -116,7 +139,7 @@ impl Handle {
     pub fn follow(&self, name: &str) -> Result<(), UnknownPolicy> {
         let entry = policy(name)?;
         self.board.write(|status| status.policy = entry.name.to_owned());
-        let _ = self.inbox.send(Message::Follow(entry));
+        self.outlet.send(Message::Follow(entry));
         Ok(())
     }
 
