@@ -46,29 +46,65 @@ impl Idle {
     }
 }
 
+#[derive(Default)]
+struct Shelf {
+    connections: Vec<Idle>,
+    /// A task looks after them.
+    swept: bool,
+}
+
+impl Shelf {
+    /// Drops what has lapsed; returns how long until the next one does.
+    fn sweep(&mut self) -> Option<Duration> {
+        self.connections.retain(Idle::fresh);
+        let left = |idle: &Idle| idle.connection.idle_max.saturating_sub(idle.since.elapsed());
+        self.connections.iter().map(left).min()
+    }
+}
+
+/// Closes idle connections in their time, and ends when there are none. One task for all: a task for
+/// each request would live for as long as a connection may idle.
+async fn sweep(pool: Weak<Pool>) {
+    while let Some(pool) = pool.upgrade() {
+        let next = {
+            let mut shelf = pool.idle();
+            let next = shelf.sweep();
+            shelf.swept = next.is_some();
+            next
+        };
+        drop(pool);
+        let Some(next) = next else { return };
+        // Past its time, not at it.
+        tokio::time::sleep(next.max(SWEEP_MIN)).await;
+    }
+}
+
 pub(crate) struct Pool {
     upstream: Upstream,
     limits: Limits,
-    idle: Mutex<Vec<Idle>>,
+    idle: Mutex<Shelf>,
     /// Of all connections that are open, idle or not.
     pub(crate) routes: Routes,
 }
 
 impl Pool {
     pub(crate) fn new(upstream: Upstream, limits: Limits) -> Arc<Self> {
-        let (idle, routes) = (Mutex::new(Vec::new()), Routes::default());
+        let (idle, routes) = (Mutex::default(), Routes::default());
         Arc::new(Pool { upstream, limits, idle, routes })
     }
 
     /// The idle connection that was used last, if one may still be used.
     pub(crate) async fn take(&self) -> Option<Connection> {
         loop {
-            let candidate = self.idle().pop()?;
+            let candidate = self.idle().connections.pop()?;
             if !candidate.fresh() {
                 continue;
             }
-            // One that has just been given back needs a moment until hyper sees the end, too.
             let Idle { mut connection, .. } = candidate;
+            if connection.sender.is_ready() {
+                return Some(connection);
+            }
+            // One that has just been given back needs a moment until hyper sees the end, too.
             let ready = tokio::time::timeout(SETTLE, connection.sender.ready()).await;
             if matches!(ready, Ok(Ok(()))) {
                 return Some(connection);
@@ -76,7 +112,7 @@ impl Pool {
         }
     }
 
-    fn idle(&self) -> MutexGuard<'_, Vec<Idle>> {
+    fn idle(&self) -> MutexGuard<'_, Shelf> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -90,16 +126,11 @@ impl Pool {
     }
 
     fn keep(self: &Arc<Self>, connection: Connection) {
-        let lapse = connection.idle_max;
-        let idle = Idle { connection, since: Instant::now() };
-        self.idle().push(idle);
-        let pool: Weak<Pool> = Arc::downgrade(self);
-        tokio::spawn(async move {
-            tokio::time::sleep(lapse).await;
-            if let Some(pool) = pool.upgrade() {
-                pool.idle().retain(Idle::fresh);
-            }
-        });
+        let mut shelf = self.idle();
+        shelf.connections.push(Idle { connection, since: Instant::now() });
+        if !std::mem::replace(&mut shelf.swept, true) {
+            tokio::spawn(sweep(Arc::downgrade(self)));
+        }
     }
 
     /// A new connection.
@@ -170,6 +201,9 @@ impl Pool {
 
 /// How long a connection that was given back may take to be ready: a task's turn.
 const SETTLE: Duration = Duration::from_millis(20);
+
+/// Closing a connection this late is early enough: it is no longer used anyway.
+const SWEEP_MIN: Duration = Duration::from_millis(20);
 
 /// Headers of one message, either way. Source: guess; nobody sends a tenth of it.
 pub(crate) const HEADERS_MAX: usize = 512;
