@@ -16,6 +16,7 @@ mod report;
 mod setup;
 mod shaders;
 mod shell;
+mod soak;
 mod test;
 mod tidy;
 
@@ -70,6 +71,8 @@ enum Task {
     },
     /// Fuzzes what reads foreign bytes: streams, hints, files of every format.
     Fuzz(fuzz::Args),
+    /// Sends requests through the proxy's process while everything around it fails.
+    Soak(soak::Args),
     /// Recovers 20 random chips from noisy runs and writes the table of docs/fit.md.
     ///
     /// Takes many minutes of all cores.
@@ -86,6 +89,7 @@ fn main() -> ExitCode {
         Task::Ptx => ptx::run(),
         Task::Bench { what } => bench::run(what.as_ref()),
         Task::Fuzz(args) => fuzz::run(&args),
+        Task::Soak(args) => soak::run(&args),
         Task::FitProof(args) => proof::run(&args),
     };
     match done {

@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 use tokio::time::Sleep;
 
 /// A prompt of some ten thousand words; memory per request in flight. Unit: B. Source: guess.
-const REPLAY_MAX: usize = 64 * 1024;
+pub(crate) const REPLAY_MAX: usize = 64 * 1024;
 
 /// A client's request body, for as many attempts as it takes.
 #[derive(Clone)]

@@ -49,6 +49,8 @@ impl Client {
     /// The connection will be reset instead of closed: an answer that ends with the connection was
     /// cut, and a proper close would say that it is complete.
     pub(crate) fn reset_on_close(&self) {
+        // An earlier answer's reason to linger, which begins with a proper close, is over.
+        self.unread_body.store(false, Ordering::Relaxed);
         let _ = SockRef::from(&self.socket).set_linger(Some(Duration::ZERO));
     }
 

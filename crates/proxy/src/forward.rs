@@ -1,6 +1,8 @@
 //! One request: to the upstream, and the response back.
 
-use crate::body::{Gate, GateKey, Idle, Lease, Replay, RequestBody, ResponseBody, TakeIn};
+use crate::body::{
+    Gate, GateKey, Idle, Lease, REPLAY_MAX, Replay, RequestBody, ResponseBody, TakeIn,
+};
 use crate::client::Client;
 use crate::config::{Limits, Upstream};
 use crate::error::UpstreamFailure;
@@ -56,8 +58,7 @@ pub(crate) async fn serve(
     if let Some(limit) = shared.take_in
         && let Err(refused) = outgoing.take_in(limit).await
     {
-        client.body_left_unread();
-        return Ok(bad_request_body(refused));
+        return Ok(instead(&client, &outgoing, bad_request_body(refused)).await);
     }
     let answered = match client.route {
         Some(route) if shared.pool.routes.contains(route) => Err(UpstreamFailure::Loop),
@@ -69,17 +70,39 @@ pub(crate) async fn serve(
             let answer = Answer { response, connection, outgoing, exchange, client };
             Ok(answer.pass_on(&shared, client_upgrade))
         }
-        Err(_) if outgoing.body.failed() => Ok(bad_request_body(TakeIn::Broken)),
+        Err(_) if outgoing.body.failed() => {
+            Ok(instead(&client, &outgoing, bad_request_body(TakeIn::Broken)).await)
+        }
         Err(failure) => {
             exchange.failed();
             shared.metrics.failure(failure.kind());
             tracing::warn!("{}", failure.why(&shared.upstream));
-            if !outgoing.body.complete() {
-                client.body_left_unread();
-            }
-            Ok(failure.response(&shared.upstream).map(Either::Right))
+            let response = failure.response(&shared.upstream).map(Either::Right);
+            Ok(instead(&client, &outgoing, response).await)
         }
     }
+}
+
+/// How long an answer of our own waits for the rest of a request's body: a small one is on its way.
+const REST_WITHIN: Duration = Duration::from_millis(100);
+
+/// An answer of our own. It takes the rest of the request's body first, if that is short; else the
+/// connection can't be used again, and the client must know before it sends another request on it.
+async fn instead(
+    client: &Client,
+    outgoing: &Outgoing,
+    mut response: Response<Out>,
+) -> Response<Out> {
+    // Asking for a body that waits for a 100 would send one.
+    if !outgoing.expects && !outgoing.body.complete() {
+        let _ = tokio::time::timeout(REST_WITHIN, outgoing.body.take_in(REPLAY_MAX)).await;
+    }
+    if !outgoing.body.complete() {
+        client.body_left_unread();
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(header::CONNECTION, close);
+    }
+    response
 }
 
 /// Refuses a switch of protocols that the client did not ask for and could not follow.

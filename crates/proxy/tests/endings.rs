@@ -144,6 +144,46 @@ fn a_cut_stays_a_cut() {
     assert_eq!(seen("1.0", open, reset), (b"abc".to_vec(), Closed::Reset));
 }
 
+#[test]
+fn an_answer_of_our_own_says_that_the_connection_ends_if_the_body_was_not_taken() {
+    // A port that was free a moment ago: nobody answers there.
+    let nobody = Upstream::start().address;
+    let proxy = Proxy::before(nobody);
+    let lacking = post("/", "{}").replace("{}", "{");
+    let cases = [(lacking, true), (post("/", "{}"), false), (GET.to_owned(), false)];
+    for (request, closes) in cases {
+        let mut client = proxy.client();
+        client.send(&request);
+        let head = client.head().to_ascii_lowercase();
+        assert!(head.starts_with("http/1.1 502 "), "{head}");
+        assert_eq!(head.contains("\r\nconnection: close\r\n"), closes, "{head}");
+    }
+}
+
+#[test]
+fn a_cut_stays_a_cut_after_an_early_answer_on_the_same_connection() {
+    let upstream = Upstream::start();
+    let proxy = Proxy::before(upstream.address);
+    let mut client = proxy.client();
+    client.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nab");
+    let mut server = upstream.accept();
+    server.head();
+    server.exactly(2);
+    // The answer's head comes before the body's end, its own end after that.
+    server.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n");
+    client.head();
+    client.send("cd");
+    server.exactly(2);
+    server.send("ok");
+    assert_eq!(client.exactly(2), b"ok");
+    client.send("GET / HTTP/1.0\r\nHost: h\r\n\r\n");
+    server.head();
+    server.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
+    client.until(b"abc");
+    drop(server);
+    assert_eq!(client.rest().1, Closed::Reset);
+}
+
 /// One good exchange, so that the proxy has an idle connection to `server`.
 fn warm_up(proxy: &Proxy, upstream: &Upstream) -> (Wire, Wire) {
     let mut client = proxy.client();
