@@ -70,7 +70,8 @@ impl Client {
     }
 
     async fn discard(&self) {
-        let mut buffer = [0u8; 16 * 1024];
+        // On the heap, or every connection's task would have room for it from its beginning.
+        let mut buffer = vec![0u8; 16 * 1024];
         while self.socket.readable().await.is_ok() {
             match self.socket.try_read(&mut buffer) {
                 Ok(0) => return,

@@ -25,6 +25,9 @@ pub struct Args {
     /// How long each condition is measured in a round. Unit: s.
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
     seconds: f64,
+    /// Connections at a time.
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = [1, 32, 256])]
+    connections: Vec<usize>,
     /// Let the proxies run on every CPU, with a thread for each, instead of one CPU and one thread.
     #[arg(long)]
     free: bool,
@@ -44,6 +47,8 @@ pub fn run(args: &Args) -> anyhow::Result<bool> {
     let mut command = Command::new(target.join("release/examples/01-cost"));
     command.arg(target.join("release/everwarm"));
     command.args(["--rounds", &args.rounds.to_string(), "--seconds", &args.seconds.to_string()]);
+    let connections: Vec<_> = args.connections.iter().map(usize::to_string).collect();
+    command.args(["--connections", &connections.join(",")]);
     command.args(args.free.then_some("--free"));
     if let Some(litellm) = litellm {
         command.arg("--litellm").arg(litellm);

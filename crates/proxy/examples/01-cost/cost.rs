@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tokio::signal::unix::{SignalKind, signal};
+
 use crate::client::{Connection, Load, Samples, run as put};
 use crate::peers::{Peer, Placement, Running, Setting};
 use crate::prewarm::{Delays, Prewarm};
@@ -22,18 +24,23 @@ pub struct Args {
     /// How long each time. Unit: s.
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
+    /// Connections at a time.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 32, 256])]
+    connections: Vec<usize>,
     /// Let the proxies run on all CPUs, with a thread for each.
     #[arg(long)]
     free: bool,
 }
 
-/// Connections at a time, and the time between two pieces of a stream's content with so many:
-/// 50 a second for each of 256 is what two cores carry beside the measuring.
-pub const LOADS: [(usize, Duration); 3] = [
-    (1, Duration::from_millis(2)),
-    (32, Duration::from_millis(5)),
-    (256, Duration::from_millis(20)),
-];
+/// The time between two pieces of a stream's content: 50 a second for each of 256 connections is what
+/// two cores carry beside the measuring, and fewer connections can have more.
+fn gap(connections: usize) -> Duration {
+    Duration::from_millis(match connections {
+        0..=1 => 2,
+        2..=32 => 5,
+        _ => 20,
+    })
+}
 
 /// Connections that idle while memory is measured.
 const IDLE: usize = 2000;
@@ -77,12 +84,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut peers = vec![Peer::Everwarm, Peer::Nginx, Peer::Haproxy];
     peers.extend(args.litellm.as_ref().map(|_| Peer::Litellm));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
+    let measured = async {
         let idle = idle(&peers, &setting, clock).await?;
         let running: Vec<(Peer, Running)> =
             peers.iter().map(|p| Ok((*p, p.start(&setting)?))).collect::<anyhow::Result<_>>()?;
         let mut prewarm = Prewarm::start(&setting)?;
-        let (mut conditions, mut delays) = (conditions(&peers, args.seconds), Delays::default());
+        let (mut conditions, mut delays) = (conditions(&peers, args), Delays::default());
         for round in 0..args.rounds {
             eprintln!("round {} of {}", round + 1, args.rounds);
             let count = conditions.len();
@@ -97,17 +104,26 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             }
             prewarm.round(clock, &mut delays).await?;
         }
-        println!("{}", tables::all(&conditions, &idle, &delays, placement, args.rounds));
+        anyhow::Ok(tables::all(&conditions, &idle, &delays, placement, args.rounds))
+    };
+    // Cut short it ends what it started.
+    runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate())?;
+        tokio::select! {
+            text = measured => println!("{}", text?),
+            _ = tokio::signal::ctrl_c() => anyhow::bail!("interrupted"),
+            _ = terminate.recv() => anyhow::bail!("terminated"),
+        }
         Ok(())
     })
 }
 
-fn conditions(peers: &[Peer], seconds: f64) -> Vec<Condition> {
+fn conditions(peers: &[Peer], args: &Args) -> Vec<Condition> {
     let mut all = Vec::new();
-    let span = Duration::from_secs_f64(seconds);
+    let span = Duration::from_secs_f64(args.seconds);
     for streaming in [false, true] {
-        for (connections, gap) in LOADS {
-            let load = Load { connections, streaming, span, gap };
+        for connections in args.connections.iter().copied() {
+            let load = Load { connections, streaming, span, gap: gap(connections) };
             let conditions = std::iter::once(None).chain(peers.iter().copied().map(Some));
             all.extend(conditions.map(|peer| Condition { peer, load, rounds: Vec::new() }));
         }

@@ -9,7 +9,7 @@ use std::fmt::Write;
 use everwarm_stats::{Bootstrap, Interval, median, quantile};
 
 use crate::client::Samples;
-use crate::cost::{Condition, Idle, LOADS, Round};
+use crate::cost::{Condition, Idle, Round};
 use crate::peers::Placement;
 use crate::prewarm::Delays;
 
@@ -76,8 +76,14 @@ fn of_load(
     (direct.expect("the direct path is measured with every load"), proxies)
 }
 
+/// Connections at a time, as they were asked for.
+fn loads(conditions: &[Condition]) -> Vec<usize> {
+    let direct = conditions.iter().filter(|c| c.peer.is_none() && c.load.streaming);
+    direct.map(|c| c.load.connections).collect()
+}
+
 fn latency_rows(text: &mut String, conditions: &[Condition], streaming: bool, values: Values) {
-    for (connections, _) in LOADS {
+    for connections in loads(conditions) {
         let (direct, proxies) = of_load(conditions, streaming, connections);
         let at = |q| point(&pooled(&direct.rounds, values), q);
         let (p50, p99, rate) = (at(0.5), at(0.99), of_rounds(direct, rate));
@@ -101,7 +107,7 @@ fn latency_rows(text: &mut String, conditions: &[Condition], streaming: bool, va
 
 fn piece_rows(text: &mut String, conditions: &[Condition]) {
     let (delays, shifts): (Values, Values) = (|s| &s.delays, |s| &s.shifts);
-    for (connections, _) in LOADS {
+    for connections in loads(conditions) {
         let (direct, proxies) = of_load(conditions, true, connections);
         let shift = |c: &Condition, q| point(&pooled(&c.rounds, shifts), q);
         let own = |q| point(&pooled(&direct.rounds, delays), q);
