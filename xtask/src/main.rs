@@ -9,6 +9,7 @@ mod apple;
 mod bench;
 mod disk;
 mod fuzz;
+mod loom;
 mod pages;
 mod proof;
 mod ptx;
@@ -73,6 +74,8 @@ enum Task {
     Fuzz(fuzz::Args),
     /// Sends requests through the proxy's process while everything around it fails.
     Soak(soak::Args),
+    /// Tries every order of steps of the threads that share the warmer's mailbox.
+    Loom,
     /// Recovers 20 random chips from noisy runs and writes the table of docs/fit.md.
     ///
     /// Takes many minutes of all cores.
@@ -90,6 +93,7 @@ fn main() -> ExitCode {
         Task::Bench { what } => bench::run(what.as_ref()),
         Task::Fuzz(args) => fuzz::run(&args),
         Task::Soak(args) => soak::run(&args),
+        Task::Loom => loom::run(),
         Task::FitProof(args) => proof::run(&args),
     };
     match done {

@@ -6,6 +6,7 @@ use common::{Guard, everwarm, ready, signal};
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 #[test]
 fn it_is_ready_and_ends_on_a_signal() {
@@ -70,4 +71,41 @@ fn what_cannot_start_says_why() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let own = ["--upstream", &format!("http://{free}"), "--listen", &free];
     check(&[&own[..], &["--admin", "off"]].concat(), &["the proxy itself"]);
+}
+
+/// The share of `span` that a shared simulated GPU spends switched off, as another client sees it.
+fn off(gpu: &mut dyn everwarm_gpu::Backend, span: Duration) -> f64 {
+    let spent = |gpu: &mut dyn everwarm_gpu::Backend| gpu.counters().unwrap().residency.unwrap();
+    let before = spent(gpu);
+    std::thread::sleep(span);
+    let after = spent(gpu);
+    let passed =
+        after.iter().zip(&before).map(|(after, before)| after.as_secs() - before.as_secs());
+    let all: Vec<f64> = passed.collect();
+    all[0] / all.iter().sum::<f64>()
+}
+
+#[test]
+fn a_killed_proxy_leaves_no_hold_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("gpu");
+    let server = ["sim-server", "--listen", "127.0.0.1:0", "--json", "--socket"];
+    let _gpu = ready(&[&server[..], &[socket.to_str().unwrap()]].concat());
+    let device = format!("sim:{}", socket.display());
+    let mut watcher = everwarm_gpu::open(&device).unwrap();
+    let words = "proxy --upstream http://127.0.0.1:9 --listen 127.0.0.1:0 --admin 127.0.0.1:0 \
+                 --policy always --ignore-power --json --device";
+    let words: Vec<&str> = words.split_whitespace().chain([device.as_str()]).collect();
+    let (mut proxy, _) = ready(&words);
+    let short = Duration::from_millis(300);
+    let began = Instant::now();
+    while off(&mut *watcher, short) > 0.1 {
+        assert!(began.elapsed() < Duration::from_secs(20), "it never held");
+    }
+    signal(&proxy.0, "KILL");
+    proxy.0.wait().unwrap();
+    // Its last kernels run out, and the GPU falls asleep.
+    std::thread::sleep(Duration::from_secs(1));
+    let asleep = off(&mut *watcher, short);
+    assert!(asleep > 0.99, "switched off for {asleep} of the time only");
 }

@@ -133,6 +133,13 @@ impl Governor {
         self.policy.on_event(now, &event, self.traffic);
     }
 
+    /// What warming used since the last report was not measured and never will be: the estimate
+    /// stands, and the next [`Event::Energy`] is about what comes after.
+    pub fn not_measured(&mut self, now: Instant) {
+        self.book(now);
+        self.estimated = Joules::ZERO;
+    }
+
     /// The next action at `now`.
     pub fn poll(&mut self, now: Instant) -> Action {
         self.book(now);

@@ -204,3 +204,19 @@ proptest! {
         prop_assert_eq!(watch.holding, None);
     }
 }
+
+#[test]
+fn what_is_measured_later_takes_nothing_from_what_never_was() {
+    let costs = Costs { hold_power: POWER, prewarm_energy: KERNEL, ..Costs::default() };
+    let config = Config { hold_for: HOLD_FOR, cap: CAP, costs, ..Config::default() };
+    let always = POLICIES.iter().find(|entry| entry.name == "always").unwrap();
+    let mut governor = Governor::new(always, config);
+    while !matches!(governor.poll(Instant::ZERO), Action::WaitUntil(_) | Action::WaitForEvent) {}
+    let at = |seconds| Instant::ZERO + Span::s(seconds);
+    // Somebody else's work was in these ten seconds, and not in the next one.
+    governor.not_measured(at(10));
+    governor.on_event(at(11), Event::Energy(Joules::j(0.1)));
+    let (used, _) = governor.energy(at(11));
+    let expected = POWER * Span::s(10) + Joules::j(0.1);
+    assert!((used.as_j() - expected.as_j()).abs() < 1e-9, "{used} but {expected}");
+}

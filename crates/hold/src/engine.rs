@@ -238,8 +238,9 @@ impl Engine {
         hold.counter = counter;
         hold.shared = self.governor.traffic().forwarded > 0;
         let used = measured.unwrap_or(self.hold_power * span);
-        if measured.is_some() {
-            self.governor.on_event(self.now, Event::Energy(used));
+        match measured {
+            Some(used) => self.governor.on_event(self.now, Event::Energy(used)),
+            None => self.governor.not_measured(self.now),
         }
         self.board.write(|s| {
             s.energy.total_j += used.as_j();

@@ -21,6 +21,7 @@ mod parent;
 mod power;
 mod pump;
 mod status;
+mod sync;
 mod virtually;
 mod warmer;
 

@@ -7,9 +7,8 @@
 //! It knows nothing of messages but their urgency. Sending takes a lock that nobody holds for longer
 //! than a push or a swap, and never waits for the reader.
 
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread::Thread;
+use crate::sync::{Arc, AtomicU8, Mutex, MutexGuard, Ordering, Thread, current, park_timeout};
+use std::sync::{OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What a message wakes a reader from.
@@ -28,7 +27,7 @@ pub(crate) trait Urgent {
 }
 
 /// So many messages wake the reader whatever they are: memory must not grow while it sleeps.
-const MANY: usize = 1024;
+const MANY: usize = if cfg!(loom) { 2 } else { 1024 };
 /// In place of an urgency: the reader is awake and will look again by itself.
 const AWAKE: u8 = u8::MAX;
 
@@ -83,8 +82,10 @@ impl<T: Urgent> Outlet<T> {
         // either it sees this message there, or the lock has made its word visible here.
         let listens = shared.listens.load(Ordering::SeqCst);
         let wakes = listens != AWAKE && (many || urgency >= listens);
+        // One who listens for something else by now has looked into the queue since.
+        let word = &shared.listens;
         if wakes
-            && shared.listens.swap(AWAKE, Ordering::SeqCst) != AWAKE
+            && word.compare_exchange(listens, AWAKE, Ordering::SeqCst, Ordering::SeqCst).is_ok()
             && let Some(reader) = shared.reader.get()
         {
             reader.unpark();
@@ -101,7 +102,7 @@ impl<T: Urgent> Inbox<T> {
     /// there are many; else when such a one comes, or after `timeout`.
     pub(crate) fn wait(&self, from: Urgency, timeout: Duration, messages: &mut Vec<T>) {
         let shared = &*self.0;
-        shared.reader.get_or_init(std::thread::current);
+        shared.reader.get_or_init(current);
         let began = Instant::now();
         shared.listens.store(from as u8, Ordering::SeqCst);
         let due = {
@@ -111,7 +112,7 @@ impl<T: Urgent> Inbox<T> {
         };
         while !due && shared.listens.load(Ordering::SeqCst) != AWAKE {
             match timeout.checked_sub(began.elapsed()) {
-                Some(left) if !left.is_zero() => std::thread::park_timeout(left),
+                Some(left) if !left.is_zero() => park_timeout(left),
                 _ => break,
             }
         }
@@ -133,7 +134,7 @@ impl<T> Drop for Inbox<T> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use Urgency::{Arrival, Note, Order};
@@ -221,5 +222,96 @@ mod tests {
         assert!(outlet.send((Note, 1)));
         drop(inbox);
         assert!(!outlet.send((Order, 2)));
+    }
+}
+
+/// Every order in which the threads' steps can be seen, by loom: a wake-up that is lost is a thread
+/// that waits for ever, which loom reports. `cargo xtask loom` runs these.
+#[cfg(all(test, loom))]
+mod orders {
+    use super::*;
+    use Urgency::{Arrival, Note, Order};
+    use loom::thread::spawn;
+
+    impl Urgent for (Urgency, u32) {
+        fn urgency(&self) -> Urgency {
+            self.0
+        }
+    }
+
+    const EVER: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn a_reader_hears_of_what_it_listens_for() {
+        for (sent, from) in [(Order, Order), (Order, Note), (Arrival, Arrival), (Note, Note)] {
+            loom::model(move || {
+                let (outlet, inbox) = mailbox();
+                let sender = spawn(move || assert!(outlet.send((sent, 1))));
+                let mut got = Vec::new();
+                inbox.wait(from, EVER, &mut got);
+                assert_eq!(got, [(sent, 1)]);
+                sender.join().unwrap();
+            });
+        }
+    }
+
+    #[test]
+    fn a_note_ahead_of_an_order_is_neither_lost_nor_overtaken() {
+        loom::model(|| {
+            let (outlet, inbox) = mailbox();
+            let sender = spawn(move || {
+                assert!(outlet.send((Note, 1)));
+                assert!(outlet.send((Order, 2)));
+            });
+            let mut got = Vec::new();
+            while got.last() != Some(&(Order, 2)) {
+                inbox.wait(Order, EVER, &mut got);
+            }
+            assert_eq!(got, [(Note, 1), (Order, 2)]);
+            sender.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn two_senders_and_a_reader_that_waits_twice_lose_nothing() {
+        loom::model(|| {
+            let (outlet, inbox) = mailbox();
+            let senders = [1, 2].map(|n| {
+                let outlet = outlet.clone();
+                spawn(move || assert!(outlet.send((Order, n))))
+            });
+            let mut got = Vec::new();
+            while got.len() < 2 {
+                inbox.wait(Order, EVER, &mut got);
+            }
+            got.sort_by_key(|(_, n)| *n);
+            assert_eq!(got, [(Order, 1), (Order, 2)]);
+            senders.into_iter().for_each(|sender| sender.join().unwrap());
+        });
+    }
+
+    #[test]
+    fn many_wake_whatever_they_are() {
+        loom::model(|| {
+            let (outlet, inbox) = mailbox();
+            let sender = spawn(move || (0..2).for_each(|n| assert!(outlet.send((Note, n)))));
+            let mut got = Vec::new();
+            inbox.wait(Order, EVER, &mut got);
+            assert_eq!(got.len(), MANY);
+            sender.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn what_is_sent_while_the_reader_goes_is_refused_or_dropped_with_it() {
+        loom::model(|| {
+            let (outlet, inbox) = mailbox();
+            let sender = outlet.clone();
+            let sending = spawn(move || sender.send((Order, 1)));
+            drop(inbox);
+            let _ = sending.join().unwrap();
+            assert!(!outlet.send((Order, 2)));
+            assert!(outlet.0.lock().messages.is_empty());
+        });
     }
 }

@@ -227,6 +227,11 @@ fn no_byte_is_lost_or_invented() {
     println!("held by the proxy at the start, meanwhile, and at the end: {memory:?}");
     println!("status at the end: {}", status.lines().last().unwrap_or_default());
 
+    let energy = status.lines().last().unwrap_or_default();
+    let energy: serde_json::Value = serde_json::from_str(energy).unwrap();
+    let joules = |key: &str| energy["energy"][key].as_f64().unwrap();
+    let (told, capped) = (joules("total_j"), joules("used_24h_j"));
+    assert!((told - capped).abs() <= 0.01 * told, "the cap counts {capped} J of {told} J");
     assert_eq!(tally.values().sum::<u64>(), requests);
     for outcome in ["Whole", "Cut", "NoAnswer", "Left"] {
         assert!(tally.contains_key(outcome), "no request was {outcome}: {tally:?}");
