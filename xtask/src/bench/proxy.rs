@@ -19,6 +19,9 @@ pub struct Args {
     /// Measure litellm, too: a Python venv of 0.8 GB under the target folder, and some minutes more.
     #[arg(long)]
     litellm: bool,
+    /// Another build of `everwarm`, to be compared with this one in the same rounds.
+    #[arg(long, value_name = "FILE")]
+    other: Option<PathBuf>,
     /// How often each condition is measured; the conditions take turns.
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(2..))]
     rounds: u32,
@@ -28,7 +31,10 @@ pub struct Args {
     /// Connections at a time.
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = [1, 32, 256])]
     connections: Vec<usize>,
-    /// Let the proxies run on every CPU, with a thread for each, instead of one CPU and one thread.
+    /// Connections in a round whose pre-warm is waited for, a tenth of a second each.
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    prewarms: u32,
+    /// Let the proxies run on every CPU, nginx and haproxy with a thread for each, instead of on one.
     #[arg(long)]
     free: bool,
 }
@@ -49,7 +55,11 @@ pub fn run(args: &Args) -> anyhow::Result<bool> {
     command.args(["--rounds", &args.rounds.to_string(), "--seconds", &args.seconds.to_string()]);
     let connections: Vec<_> = args.connections.iter().map(usize::to_string).collect();
     command.args(["--connections", &connections.join(",")]);
+    command.args(["--prewarms", &args.prewarms.to_string()]);
     command.args(args.free.then_some("--free"));
+    if let Some(other) = &args.other {
+        command.arg("--other").arg(other);
+    }
     if let Some(litellm) = litellm {
         command.arg("--litellm").arg(litellm);
     }

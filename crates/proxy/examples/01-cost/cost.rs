@@ -15,6 +15,9 @@ use crate::upstream::{Clock, Upstream};
 pub struct Args {
     /// The binary.
     everwarm: PathBuf,
+    /// Another build of it, to be compared.
+    #[arg(long)]
+    other: Option<PathBuf>,
     /// litellm's program, to be measured as well.
     #[arg(long)]
     litellm: Option<PathBuf>,
@@ -27,7 +30,10 @@ pub struct Args {
     /// Connections at a time.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 32, 256])]
     connections: Vec<usize>,
-    /// Let the proxies run on all CPUs, with a thread for each.
+    /// Connections in a round whose pre-warm is waited for, a tenth of a second each.
+    #[arg(long, default_value_t = 50)]
+    prewarms: u32,
+    /// Let the proxies run on all CPUs, nginx and haproxy with a thread for each.
     #[arg(long)]
     free: bool,
 }
@@ -76,12 +82,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let upstream = Upstream::start(clock)?;
     let setting = Setting {
         everwarm: args.everwarm.clone(),
+        other: args.other.clone(),
         litellm: args.litellm.clone(),
         upstream: upstream.address,
         folder: folder.path().to_owned(),
         placement,
     };
     let mut peers = vec![Peer::Everwarm, Peer::Nginx, Peer::Haproxy];
+    peers.extend(args.other.as_ref().map(|_| Peer::Other));
     peers.extend(args.litellm.as_ref().map(|_| Peer::Litellm));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let measured = async {
@@ -102,7 +110,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
                 let measured = measure(condition.load, proxy, &setting, clock).await?;
                 condition.rounds.push(measured);
             }
-            prewarm.round(clock, &mut delays).await?;
+            prewarm.round(clock, args.prewarms, &mut delays).await?;
         }
         anyhow::Ok(tables::all(&conditions, &idle, &delays, placement, args.rounds))
     };

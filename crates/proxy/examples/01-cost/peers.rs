@@ -1,7 +1,8 @@
 //! The proxies: how each is configured and started, and what the system tells of its processes.
 //!
-//! All pass streams on unbuffered, keep connections to the upstream alive, write no access log and
-//! have as many threads as CPUs that they may run on.
+//! All pass streams on unbuffered, keep connections to the upstream alive and write no access log.
+//! nginx and haproxy have as many threads as CPUs that they may run on, the others what they have by
+//! themselves.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -60,6 +61,8 @@ impl Placement {
 /// What the proxies need to know.
 pub struct Setting {
     pub everwarm: PathBuf,
+    /// Another build of it.
+    pub other: Option<PathBuf>,
     pub litellm: Option<PathBuf>,
     pub upstream: SocketAddr,
     pub folder: PathBuf,
@@ -69,6 +72,8 @@ pub struct Setting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
     Everwarm,
+    /// Another build.
+    Other,
     Nginx,
     Haproxy,
     Litellm,
@@ -78,6 +83,7 @@ impl Peer {
     pub fn name(self) -> &'static str {
         match self {
             Peer::Everwarm => "everwarm",
+            Peer::Other => "everwarm, the other build",
             Peer::Nginx => "nginx",
             Peer::Haproxy => "haproxy",
             Peer::Litellm => "litellm",
@@ -86,7 +92,11 @@ impl Peer {
 
     pub fn start(self, setting: &Setting) -> anyhow::Result<Running> {
         match self {
-            Peer::Everwarm => everwarm(setting, &["--device", "none"]),
+            Peer::Everwarm => everwarm(setting, &setting.everwarm, &["--device", "none"]),
+            Peer::Other => {
+                let other = setting.other.as_ref().context("there is no other build")?;
+                everwarm(setting, other, &["--device", "none"])
+            }
             Peer::Nginx => nginx(setting),
             Peer::Haproxy => haproxy(setting),
             Peer::Litellm => litellm(setting),
@@ -113,8 +123,8 @@ impl Drop for Running {
 }
 
 /// `everwarm proxy`, with more options.
-pub fn everwarm(setting: &Setting, more: &[&str]) -> anyhow::Result<Running> {
-    let mut command = Command::new(&setting.everwarm);
+pub fn everwarm(setting: &Setting, build: &Path, more: &[&str]) -> anyhow::Result<Running> {
+    let mut command = Command::new(build);
     command.args(["proxy", "--json", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
     command.args(["--drain", "1 s", "--upstream", &format!("http://{}", setting.upstream)]);
     command.args(more).stdout(Stdio::piped());

@@ -16,8 +16,6 @@ use crate::client::{Connection, Samples, status};
 use crate::peers::{Placement, Running, Setting, everwarm};
 use crate::upstream::Clock;
 
-/// Connections in a round.
-const CONNECTIONS: usize = 50;
 /// After a request nothing is warmed for 100 ms, so that is how often one can look.
 const GRACE: Duration = Duration::from_millis(105);
 /// Wake-ups in that time.
@@ -40,12 +38,21 @@ pub struct Prewarm {
 impl Prewarm {
     pub fn start(setting: &Setting) -> anyhow::Result<Self> {
         let options = ["--device", "sim:m2", "--hold-for", "0 s", "--cap", "1000"];
-        Ok(Prewarm { proxy: everwarm(setting, &options)?, wake: Wake::start(setting.placement)? })
+        Ok(Prewarm {
+            proxy: everwarm(setting, &setting.everwarm, &options)?,
+            wake: Wake::start(setting.placement)?,
+        })
     }
 
-    pub async fn round(&mut self, clock: Clock, delays: &mut Delays) -> anyhow::Result<()> {
+    /// So many `connections`, one after the other.
+    pub async fn round(
+        &mut self,
+        clock: Clock,
+        connections: u32,
+        delays: &mut Delays,
+    ) -> anyhow::Result<()> {
         let admin = self.proxy.admin.context("everwarm has an admin port")?;
-        for _ in 0..CONNECTIONS {
+        for _ in 0..connections {
             for _ in 0..WAKES {
                 tokio::time::sleep(GRACE / WAKES).await;
                 delays.wakes.push(self.wake.once()?);

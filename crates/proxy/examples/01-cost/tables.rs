@@ -21,7 +21,7 @@ pub fn all(
     rounds: u32,
 ) -> String {
     let mut text = format!(
-        "{rounds} rounds; {} CPUs, the load on one, each proxy with a thread for each of {}.\n",
+        "{rounds} rounds; {} CPUs, the load on one, the proxies on {}.\n",
         placement.cpus(),
         placement.threads()
     );
@@ -45,6 +45,9 @@ pub fn all(
         let kib = |q| quantile(bytes, q).unwrap_or(f64::NAN) / 1024.0;
         let (mid, lo, hi) = (kib(0.5), kib(0.0), kib(1.0));
         let _ = writeln!(text, "| {} | {mid:.1} | {lo:.1} to {hi:.1} |", peer.name());
+    }
+    if delays.prewarms.is_empty() {
+        return text;
     }
     text += "\n| until a pre-warm is submitted | p50, us | p99, us | most, us | samples |\n\
              | --- | ---: | ---: | ---: | ---: |\n";
