@@ -4,6 +4,29 @@
 //! backend that this build does not have still has its line, so that `everwarm devices` and a
 //! mistyped id can say why.
 
+/// What a handle with the fields `device` and `epoch` says of itself and of time, if that is the
+/// clock's on the wall: methods of [`Backend`].
+macro_rules! by_the_wall_clock {
+    () => {
+        fn device(&self) -> &$crate::Device {
+            &self.device
+        }
+
+        fn now(&self) -> everwarm_units::Instant {
+            $crate::Monotonic::now().on_base(self.epoch)
+        }
+
+        fn epoch(&self) -> Option<$crate::Monotonic> {
+            Some(self.epoch)
+        }
+
+        fn sleep_until(&mut self, deadline: everwarm_units::Instant) {
+            $crate::punctual::sleep_until(self.epoch.at(deadline));
+        }
+    };
+}
+use by_the_wall_clock;
+
 pub mod cuda;
 pub mod metal;
 mod sim;

@@ -125,21 +125,7 @@ impl SocketBackend {
 }
 
 impl Backend for SocketBackend {
-    fn device(&self) -> &Device {
-        &self.device
-    }
-
-    fn now(&self) -> Instant {
-        Monotonic::now().on_base(self.epoch)
-    }
-
-    fn epoch(&self) -> Option<Monotonic> {
-        Some(self.epoch)
-    }
-
-    fn sleep_until(&mut self, deadline: Instant) {
-        crate::punctual::sleep_until(self.epoch.at(deadline));
-    }
+    crate::backend::by_the_wall_clock!();
 
     fn queue(&mut self) -> Result<Queue, Error> {
         if self.queues == QUEUES_MAX {

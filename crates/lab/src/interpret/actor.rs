@@ -264,10 +264,7 @@ impl Actor {
 /// A step's work as a kernel of this device.
 fn kernel(device: &Device, work: Work) -> Kernel {
     match work {
-        Work::Empty => Kernel::Empty,
         Work::FmaTime { time, threads } => device.fma(time, threads),
-        Work::Fma { iterations, threads } => Kernel::Fma { iterations, threads },
-        Work::Stream { bytes } => Kernel::Stream { bytes },
-        Work::Matmul { n } => Kernel::Matmul { n },
+        Work::Exact(kernel) => kernel,
     }
 }

@@ -135,7 +135,7 @@ mod tests {
 
     fn run(until: Until, in_flight: usize) -> Run {
         Run {
-            work: Work::Empty,
+            work: Work::Exact(Kernel::Empty),
             until,
             in_flight: Depth::Fixed(in_flight),
             sleep: Span::us(10),

@@ -37,8 +37,6 @@ pub struct Pin(pub Option<u8>);
 /// What one command buffer does, before a device gives it a size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Work {
-    /// A command buffer without work.
-    Empty,
     /// An FMA chain with this execution time at the device's top clock.
     FmaTime {
         /// Without the fixed cost of a command buffer.
@@ -46,36 +44,27 @@ pub enum Work {
         /// Threads side by side.
         threads: u32,
     },
-    /// An FMA chain of so many iterations.
-    Fma {
-        /// Iterations a thread.
-        iterations: u32,
-        /// Threads side by side.
-        threads: u32,
-    },
-    /// A streaming read.
-    Stream {
-        /// Its traffic.
-        bytes: u64,
-    },
-    /// A product of two square matrices.
-    Matmul {
-        /// Rows and columns.
-        n: u32,
-    },
+    /// A kernel whose size no device changes.
+    Exact(Kernel),
 }
 
 impl Work {
     /// The work of `n` of these in one command buffer; `None` where no kernel is that.
     pub fn times(self, n: u32) -> Option<Work> {
         Some(match self {
-            Work::Empty => Work::Empty,
             Work::FmaTime { time, threads } => Work::FmaTime { time: time * u64::from(n), threads },
-            Work::Fma { iterations, threads } => {
-                Work::Fma { iterations: iterations.checked_mul(n)?, threads }
-            }
-            Work::Stream { bytes } => Work::Stream { bytes: bytes.checked_mul(u64::from(n))? },
-            Work::Matmul { .. } => return (n == 1).then_some(self),
+            Work::Exact(kernel) => Work::Exact(match kernel {
+                Kernel::Empty => kernel,
+                Kernel::Fma { iterations, threads } => {
+                    Kernel::Fma { iterations: iterations.checked_mul(n)?, threads }
+                }
+                Kernel::Stream { bytes } => {
+                    Kernel::Stream { bytes: bytes.checked_mul(u64::from(n))? }
+                }
+                Kernel::Matmul { .. } | Kernel::Modelled { .. } => {
+                    return (n == 1).then_some(self);
+                }
+            }),
         })
     }
 }
@@ -227,7 +216,7 @@ impl Alu {
         let threads = self.threads.map_or(Kernel::FMA_THREADS, |n| n.0);
         match (self.time, self.iterations) {
             (Some(Duration(time)), None) => Ok(Work::FmaTime { time, threads }),
-            (None, Some(Count(iterations))) => Ok(Work::Fma { iterations, threads }),
+            (None, Some(Count(iterations))) => Ok(Work::Exact(Kernel::Fma { iterations, threads })),
             _ => Err(E::custom("alu needs either `time` or `iterations`")),
         }
     }
@@ -280,10 +269,10 @@ impl WorkDoc {
         let hold = |d: Duration| Work::FmaTime { time: d.0, threads: Kernel::GROUP_THREADS };
         let named = [
             self.alu.map(|alu| alu.0),
-            self.stream.map(|traffic| Work::Stream { bytes: traffic.0 }),
-            self.matmul.map(|n| Work::Matmul { n: n.0 }),
+            self.stream.map(|traffic| Work::Exact(Kernel::Stream { bytes: traffic.0 })),
+            self.matmul.map(|n| Work::Exact(Kernel::Matmul { n: n.0 })),
             self.hold.map(hold),
-            self.empty.filter(|on| *on).map(|_| Work::Empty),
+            self.empty.filter(|on| *on).map(|_| Work::Exact(Kernel::Empty)),
         ];
         let mut works = named.into_iter().flatten();
         match (works.next(), works.next()) {
@@ -296,8 +285,8 @@ impl WorkDoc {
 from_any!(Work, "a kernel such as { alu = \"0.58 ms\" }", {
     fn visit_str<E: Error>(self, text: &str) -> Result<Work, E> {
         match text {
-            "empty" => Ok(Work::Empty),
-            "stream" => Ok(Work::Stream { bytes: STREAM_BYTES }),
+            "empty" => Ok(Work::Exact(Kernel::Empty)),
+            "stream" => Ok(Work::Exact(Kernel::Stream { bytes: STREAM_BYTES })),
             other => Err(E::custom(format!(
                 "unknown kernel `{other}`; expected \"empty\", \"stream\" or a table with one of {KERNELS}"
             ))),

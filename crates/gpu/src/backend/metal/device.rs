@@ -206,21 +206,7 @@ impl Metal {
 }
 
 impl Backend for Metal {
-    fn device(&self) -> &Device {
-        &self.device
-    }
-
-    fn now(&self) -> Instant {
-        Monotonic::now().on_base(self.epoch)
-    }
-
-    fn epoch(&self) -> Option<Monotonic> {
-        Some(self.epoch)
-    }
-
-    fn sleep_until(&mut self, deadline: Instant) {
-        crate::punctual::sleep_until(self.epoch.at(deadline));
-    }
+    crate::backend::by_the_wall_clock!();
 
     fn queue(&mut self) -> Result<Queue, Error> {
         self.alive()?;
