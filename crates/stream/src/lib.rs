@@ -6,17 +6,21 @@
 //! share it. It recognises events by their shape, never by a route, and it never changes a byte:
 //! what it does not understand it does not count.
 //!
+//! An [`Asker`] is what a request's body says of whose it is.
+//!
 //! Memory is bounded: an event larger than [`EVENT_MAX`] is given up (the stream goes on), and at
 //! most [`TIMES_MAX`] content times are kept (later ones are counted).
 
 #![forbid(unsafe_code)]
 
+mod asker;
 mod content;
 mod ending;
 mod lines;
 mod meter;
 mod sse;
 
+pub use asker::{Asker, TEXT_MAX};
 pub use content::{Facts, read};
 pub use ending::Ending;
 pub use lines::{Line, Lines};
