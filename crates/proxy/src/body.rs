@@ -6,6 +6,7 @@
 //! account, the meter's tap.
 
 use crate::client::Client;
+use crate::events::KeepAlive;
 use crate::exchange::{Exchange, Tap};
 use crate::pool::{Connection, Pool};
 use bytes::Bytes;
@@ -280,6 +281,7 @@ pub(crate) struct ResponseBody {
     /// The response ends with the client's connection: a cut must not look like that end.
     pub(crate) ends_by_close: bool,
     pub(crate) idle: Option<Idle>,
+    pub(crate) keep_alive: Option<KeepAlive>,
 }
 
 /// A limit on silence.
@@ -316,6 +318,29 @@ impl ResponseBody {
         cut
     }
 
+    fn passed(&mut self, frame: &Frame<Bytes>) {
+        if let (Some(tap), Some(data)) = (&mut self.tap, frame.data_ref()) {
+            tap.bytes(data);
+        }
+        if let (Some(keep_alive), Some(data)) = (&mut self.keep_alive, frame.data_ref()) {
+            keep_alive.passed(data);
+        }
+        if let Some(idle) = &mut self.idle {
+            *idle = Idle::new(idle.limit);
+        }
+        if frame.is_trailers() {
+            // Nothing can follow, and in HTTP/2 hyper does not ask whether something does.
+            self.complete();
+        }
+    }
+
+    fn poll_keep_alive(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
+        match &mut self.keep_alive {
+            Some(keep_alive) => keep_alive.poll(cx).map(|comment| Some(Ok(Frame::data(comment)))),
+            None => Poll::Pending,
+        }
+    }
+
     fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<Cut> {
         match &mut self.idle {
             Some(idle) => idle.timer.as_mut().poll(cx).map(|()| Cut::Idle(idle.limit)),
@@ -338,12 +363,7 @@ impl Body for ResponseBody {
         }
         match Pin::new(&mut this.incoming).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
-                if let (Some(tap), Some(data)) = (&mut this.tap, frame.data_ref()) {
-                    tap.bytes(data);
-                }
-                if let Some(idle) = &mut this.idle {
-                    *idle = Idle::new(idle.limit);
-                }
+                this.passed(&frame);
                 Poll::Ready(Some(Ok(frame)))
             }
             Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(this.cut(error.into())))),
@@ -353,7 +373,7 @@ impl Body for ResponseBody {
             }
             Poll::Pending => match this.poll_idle(cx) {
                 Poll::Ready(cut) => Poll::Ready(Some(Err(this.cut(cut)))),
-                Poll::Pending => Poll::Pending,
+                Poll::Pending => this.poll_keep_alive(cx),
             },
         }
     }

@@ -6,6 +6,7 @@
 //! tell a lie, and outlasts hyper where a close would destroy an answer on its way.
 
 use crate::route::Route;
+use http::Version;
 use socket2::SockRef;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -52,6 +53,19 @@ impl Client {
         // An earlier answer's reason to linger, which begins with a proper close, is over.
         self.unread_body.store(false, Ordering::Relaxed);
         let _ = SockRef::from(&self.socket).set_linger(Some(Duration::ZERO));
+    }
+
+    /// A tunnel to this client ended by no proper end. In HTTP/2 it is one stream of several, which
+    /// the library resets.
+    pub(crate) fn cut_short(&self, version: Version) {
+        if version != Version::HTTP_2 {
+            self.reset_on_close();
+        }
+    }
+
+    /// True if the client has reset the connection: it has no other side any more.
+    pub(crate) fn was_reset(&self) -> bool {
+        self.socket.peer_addr().is_err()
     }
 
     /// A request was answered before its body was taken.

@@ -18,6 +18,10 @@ pub struct Config {
     pub warmer: everwarm_hold::Config,
     /// Pass the client's `Host` on instead of the upstream's.
     pub keep_host: bool,
+    /// Say who asked, in `X-Forwarded-For`, `-Host` and `-Proto`.
+    pub x_forwarded: bool,
+    /// Send a comment into an event stream that has been silent for so long; `None` = never.
+    pub keep_alive: Option<Duration>,
     /// Take in request bodies without a length, at most so many bytes of them, and send them with
     /// one: for servers that refuse what is chunked. `None` = pass on as it comes.
     pub take_in: Option<usize>,

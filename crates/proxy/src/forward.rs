@@ -6,17 +6,20 @@ use crate::body::{
 use crate::client::Client;
 use crate::config::{Limits, Upstream};
 use crate::error::UpstreamFailure;
+use crate::events::{self, KeepAlive};
 use crate::exchange::{Exchange, expects};
 use crate::headers::{
-    Upgrading, connection_has, end_to_end, keep_alive_timeout, replace_host, without,
+    Upgrading, connection_has, end_to_end, join_cookies, keep_alive_timeout, replace_host,
+    upgrades_to_http2, without, x_forwarded,
 };
 use crate::metrics::Metrics;
 use crate::pool::{Connection, Pool};
+use crate::route::Route;
 use bytes::Bytes;
 use everwarm_hold::Handle as Warmer;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header, request};
 use http_body_util::{Either, Full};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use std::convert::Infallible;
@@ -32,6 +35,8 @@ pub(crate) type Out = Either<ResponseBody, Full<Bytes>>;
 pub(crate) struct Shared {
     pub(crate) upstream: Upstream,
     pub(crate) keep_host: bool,
+    pub(crate) x_forwarded: bool,
+    pub(crate) keep_alive: Option<Duration>,
     pub(crate) take_in: Option<usize>,
     pub(crate) limits: Limits,
     pub(crate) pool: Arc<Pool>,
@@ -54,7 +59,7 @@ pub(crate) async fn serve(
     let (mut head, body) = request.into_parts();
     let mut exchange = Exchange::begin(&shared.warmer, &shared.metrics, &head);
     let client_upgrade = head.extensions.remove::<OnUpgrade>();
-    let mut outgoing = Outgoing::new(&shared, head, body);
+    let mut outgoing = Outgoing::new(&shared, &client, head, body);
     if let Some(limit) = shared.take_in
         && let Err(refused) = outgoing.take_in(limit).await
     {
@@ -119,6 +124,12 @@ fn asked_for<T>(
 }
 
 impl Shared {
+    /// The upstream's own name.
+    fn host(&self) -> HeaderValue {
+        let host = HeaderValue::from_str(self.upstream.authority());
+        host.expect("a URL's authority is visible ASCII")
+    }
+
     /// Sends the request, on a second connection if the first was closing, until there is a head.
     async fn answer(
         &self,
@@ -228,17 +239,23 @@ struct Outgoing {
 }
 
 impl Outgoing {
-    fn new(shared: &Shared, mut head: request::Parts, body: Incoming) -> Self {
+    fn new(shared: &Shared, client: &Client, mut head: request::Parts, body: Incoming) -> Self {
         let client_version = head.version;
-        let chunked = head.headers.contains_key(header::TRANSFER_ENCODING);
-        let upgrading = match connection_has(&head.headers, "upgrade") {
+        let chunked = chunked(&head, &body);
+        let upgrades = connection_has(&head.headers, "upgrade");
+        let upgrading = match upgrades && !upgrades_to_http2(&head.headers) {
             true => Upgrading::Yes,
             false => Upgrading::No,
         };
+        let host = asked_host(&head);
         let mut headers = end_to_end(&head.headers, upgrading);
-        if !shared.keep_host || !headers.contains_key(header::HOST) {
-            let host = HeaderValue::from_str(shared.upstream.authority());
-            headers = replace_host(headers, host.expect("a URL's authority is visible ASCII"));
+        if shared.x_forwarded {
+            x_forwarded(&mut headers, client.route.map(Route::peer), host.as_ref());
+        }
+        let host = host.filter(|_| shared.keep_host).unwrap_or_else(|| shared.host());
+        headers = replace_host(headers, host);
+        if client_version == Version::HTTP_2 {
+            join_cookies(&mut headers);
         }
         if chunked {
             // The body is framed anew in the same way, whatever the method.
@@ -279,6 +296,22 @@ impl Outgoing {
         });
         (request, Some(key))
     }
+}
+
+/// True for a body that is to be sent in chunks, as it came: HTTP/2 has no need to say so.
+fn chunked(head: &request::Parts, body: &Incoming) -> bool {
+    match head.version {
+        Version::HTTP_2 => {
+            !head.headers.contains_key(header::CONTENT_LENGTH) && !body.is_end_stream()
+        }
+        _ => head.headers.contains_key(header::TRANSFER_ENCODING),
+    }
+}
+
+/// Whom the client means: a whole URL, or HTTP/2's `:authority`, before `Host` (RFC 9112 3.2.2).
+fn asked_host(head: &request::Parts) -> Option<HeaderValue> {
+    let authority = head.uri.authority().and_then(|a| HeaderValue::from_str(a.as_str()).ok());
+    authority.or_else(|| head.headers.get(header::HOST).cloned())
 }
 
 /// The request target in the form that an origin server takes.
@@ -327,6 +360,9 @@ impl Answer {
             // The length is not the body's (RFC 9112 6.3): passing it on would cut or stretch it.
             head.headers = without(&head.headers, &header::CONTENT_LENGTH);
         }
+        if events::is_stream(&head.headers) {
+            events::mark(&mut head.headers);
+        }
         head.version = Version::HTTP_11;
         if !outgoing.body.complete() {
             client.body_left_unread();
@@ -334,6 +370,7 @@ impl Answer {
         let sized = head.headers.contains_key(header::CONTENT_LENGTH);
         let body = ResponseBody {
             tap: exchange.tap(&head.headers),
+            keep_alive: shared.keep_alive.and_then(|every| KeepAlive::of(&head.headers, every)),
             incoming,
             lease: Some(Lease {
                 connection,
@@ -354,7 +391,7 @@ impl Answer {
         client: OnUpgrade,
         upstream: OnUpgrade,
     ) -> Response<Out> {
-        let Answer { response, connection, mut exchange, .. } = self;
+        let Answer { response, connection, mut exchange, client: socket, outgoing } = self;
         let (mut head, _) = response.into_parts();
         head.headers = end_to_end(&head.headers, Upgrading::Yes);
         head.version = Version::HTTP_11;
@@ -371,7 +408,13 @@ impl Answer {
             tokio::select! {
                 done = copied => match done {
                     Ok(()) => exchange.complete(),
-                    Err(error) => tracing::debug!(%error, "a tunnel broke"),
+                    Err(error) => {
+                        tracing::debug!(%error, "a tunnel broke");
+                        if !socket.was_reset() {
+                            exchange.cut();
+                            socket.cut_short(outgoing.client_version);
+                        }
+                    }
                 },
                 () = kill.cancelled() => {}
             }

@@ -4,6 +4,7 @@
 //! Repeated names keep their values' order; they come out next to each other.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
+use std::net::IpAddr;
 
 /// Hop-by-hop by definition. Source: RFC 9110 7.6.1, and RFC 2616 13.5.1 for the proxy's own
 /// authentication; `trailer` stays because trailers do.
@@ -82,6 +83,46 @@ pub(crate) fn replace_host(headers: HeaderMap, value: HeaderValue) -> HeaderMap 
     replaced
 }
 
+/// Says who asked for what: `peer`, for `host`, over plain HTTP. What a proxy in front has said of
+/// the host and the protocol stays, and its list of addresses goes on.
+pub(crate) fn x_forwarded(
+    headers: &mut HeaderMap,
+    peer: Option<IpAddr>,
+    host: Option<&HeaderValue>,
+) {
+    if let Some(peer) = peer {
+        let before = headers.get_all(FORWARDED_FOR).iter().map(HeaderValue::as_bytes);
+        let peer = peer.to_string();
+        let list = before.chain([peer.as_bytes()]).collect::<Vec<_>>().join(b", ".as_slice());
+        let list = HeaderValue::from_bytes(&list).expect("made of values and an address");
+        headers.insert(FORWARDED_FOR, list);
+    }
+    if let Some(host) = host {
+        headers.entry(FORWARDED_HOST).or_insert_with(|| host.clone());
+    }
+    headers.entry(FORWARDED_PROTO).or_insert(HeaderValue::from_static("http"));
+}
+
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+
+/// HTTP/2 cuts a list of cookies into fields of its own; before it there is one (RFC 9113 8.2.3).
+pub(crate) fn join_cookies(headers: &mut HeaderMap) {
+    let cookies = headers.get_all(header::COOKIE).iter();
+    let cookies: Vec<&[u8]> = cookies.map(HeaderValue::as_bytes).collect();
+    if cookies.len() > 1 {
+        let joined = HeaderValue::from_bytes(&cookies.join(b"; ".as_slice()));
+        headers.insert(header::COOKIE, joined.expect("made of values"));
+    }
+}
+
+/// True for a request that would go on in HTTP/2: no protocol of its own, and so not to be passed on.
+pub(crate) fn upgrades_to_http2(headers: &HeaderMap) -> bool {
+    let value = headers.get(header::UPGRADE).map(HeaderValue::as_bytes);
+    value.is_some_and(|v| v.trim_ascii().eq_ignore_ascii_case(b"h2c"))
+}
+
 /// How long the upstream says that it keeps an idle connection (`Keep-Alive: timeout=5`).
 pub(crate) fn keep_alive_timeout(headers: &HeaderMap) -> Option<std::time::Duration> {
     let value = headers.get("keep-alive")?.to_str().ok()?;
@@ -135,6 +176,37 @@ mod tests {
         );
         assert!(kept.contains_key("host"));
         assert!(connection_has(&map(&[("connection", "keep-alive, Upgrade")]), "upgrade"));
+    }
+
+    #[test]
+    fn who_asked_is_added_to_what_is_known() {
+        let check = |before: &[_], expected: &[_]| {
+            let mut headers = map(before);
+            let host = HeaderValue::from_static("desk");
+            x_forwarded(&mut headers, Some([127, 0, 0, 1].into()), Some(&host));
+            assert_eq!(headers, map(expected));
+        };
+        let (host, proto) = (("x-forwarded-host", "desk"), ("x-forwarded-proto", "http"));
+        check(&[], &[("x-forwarded-for", "127.0.0.1"), host, proto]);
+        check(
+            &[
+                ("x-forwarded-for", "1.2.3.4"),
+                ("x-forwarded-for", "::1, a"),
+                ("x-forwarded-proto", "https"),
+            ],
+            &[
+                ("x-forwarded-for", "1.2.3.4, ::1, a, 127.0.0.1"),
+                ("x-forwarded-proto", "https"),
+                host,
+            ],
+        );
+    }
+
+    #[test]
+    fn cookies_are_one_field() {
+        let mut headers = map(&[("cookie", "a=1"), ("x", "y"), ("cookie", "b=2")]);
+        join_cookies(&mut headers);
+        assert_eq!(headers, map(&[("cookie", "a=1; b=2"), ("x", "y")]));
     }
 
     #[test]

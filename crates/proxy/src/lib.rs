@@ -7,7 +7,8 @@
 //!
 //! **Invariants** (each held by a test in `tests/`): our head is never sent before the upstream's;
 //! a client that leaves takes its upstream connection with it; a response that was cut is never
-//! ended properly; status, headers (but hop-by-hop ones) and body bytes are the upstream's own.
+//! ended properly; status, headers (but hop-by-hop ones, and two that keep event streams from being
+//! buffered) and body bytes are the upstream's own.
 //!
 //! It knows no inference API: paths are not looked at, and token counts come from
 //! [`everwarm_stream`]'s reading of shapes.
@@ -19,12 +20,14 @@ mod body;
 mod client;
 mod config;
 mod error;
+mod events;
 mod exchange;
 mod forward;
 mod headers;
 pub mod hint;
 mod metrics;
 mod pool;
+mod protocol;
 mod route;
 mod server;
 

@@ -22,6 +22,11 @@ impl Route {
         Some(Route { from: end(stream.peer_addr().ok()?), to: end(stream.local_addr().ok()?) })
     }
 
+    /// Who opened it.
+    pub(crate) fn peer(self) -> IpAddr {
+        self.from.0
+    }
+
     fn opened(stream: &TcpStream) -> Option<Route> {
         Some(Route { from: end(stream.local_addr().ok()?), to: end(stream.peer_addr().ok()?) })
     }

@@ -6,13 +6,14 @@ use crate::config::{Config, Upstream};
 use crate::error::StartError;
 use crate::forward::{Shared, serve};
 use crate::metrics::Metrics;
-use crate::pool::{HEADERS_MAX, Pool};
+use crate::pool::Pool;
+use crate::protocol;
 use everwarm_governor::Event;
 use everwarm_hold::{Status, Warmer};
-use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -48,6 +49,8 @@ pub async fn spawn(config: Config) -> Result<Handle, StartError> {
         pool: Pool::new(config.upstream.clone(), config.limits),
         upstream: config.upstream,
         keep_host: config.keep_host,
+        x_forwarded: config.x_forwarded,
+        keep_alive: config.keep_alive,
         take_in: config.take_in,
         limits: config.limits,
         metrics: Arc::new(Metrics::new(warmer.handle())),
@@ -187,39 +190,62 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>, stop: CancellationTo
         Ok(client) => Arc::new(client),
         Err(error) => return tracing::warn!(%error, "a connection could not be watched"),
     };
+    let http2 = tokio::select! {
+        http2 = protocol::begins_with_2(&stream) => http2,
+        () = client.gone() => return,
+        () = stop.cancelled() => return,
+    };
     let service = {
         let (shared, client) = (Arc::clone(&shared), Arc::clone(&client));
         service_fn(move |request| serve(Arc::clone(&shared), Arc::clone(&client), request))
     };
-    let served = http1::Builder::new()
-        .preserve_header_case(true)
-        .auto_date_header(false)
-        .half_close(false)
-        .header_read_timeout(None)
-        .max_headers(HEADERS_MAX)
-        .serve_connection(TokioIo::new(stream), service)
-        .with_upgrades();
-    let mut served = Box::pin(served);
-    let mut stopping = false;
-    let linger = loop {
-        tokio::select! {
-            ended = &mut served => {
-                if let Err(error) = ended {
-                    tracing::debug!(%error, "a client connection ended");
-                }
-                break true;
-            }
-            // Dropping it drops the service, and with it the upstream connection.
-            () = client.gone() => break false,
-            () = shared.kill.cancelled() => break false,
-            () = stop.cancelled(), if !stopping => {
-                stopping = true;
-                served.as_mut().graceful_shutdown();
-            }
+    let io = TokioIo::new(stream);
+    let ends = Ends { client: &client, shared: &shared, stop: &stop };
+    let ended = match http2 {
+        false => {
+            let served = protocol::http1().serve_connection(io, service).with_upgrades();
+            ends.drive(Box::pin(served), |served| served.graceful_shutdown()).await
+        }
+        true => {
+            let served = protocol::http2().serve_connection(io, service);
+            ends.drive(Box::pin(served), |served| served.graceful_shutdown()).await
         }
     };
-    drop(served);
-    if linger {
+    if ended {
         client.linger().await;
+    }
+}
+
+/// What ends a connection, beside itself.
+struct Ends<'a> {
+    client: &'a Client,
+    shared: &'a Shared,
+    stop: &'a CancellationToken,
+}
+
+impl Ends<'_> {
+    /// Drives `served` to its end; true if it ended by itself.
+    async fn drive<C>(self, mut served: Pin<Box<C>>, end_soon: fn(Pin<&mut C>)) -> bool
+    where
+        C: Future<Output = hyper::Result<()>>,
+    {
+        let mut stopping = false;
+        loop {
+            tokio::select! {
+                ended = &mut served => {
+                    if let Err(error) = ended {
+                        tracing::debug!(%error, "a client connection ended");
+                    }
+                    return true;
+                }
+                // Dropping it drops the service, and with it the upstream connection.
+                () = self.client.gone() => return false,
+                () = self.shared.kill.cancelled() => return false,
+                () = self.stop.cancelled(), if !stopping => {
+                    stopping = true;
+                    end_soon(served.as_mut());
+                }
+            }
+        }
     }
 }

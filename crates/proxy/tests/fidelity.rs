@@ -320,6 +320,24 @@ fn two_framings_at_once_cannot_smuggle() {
 }
 
 #[test]
+fn a_request_may_come_byte_by_byte() {
+    let upstream = Upstream::start();
+    let proxy = Proxy::before(upstream.address);
+    let mut client = proxy.client();
+    for byte in post("/v1", "").bytes() {
+        client.send([byte]);
+        std::thread::yield_now();
+    }
+    assert!(upstream.accept().head().starts_with("POST /v1 "));
+    // Half a word that could become either protocol, and then no more.
+    let mut client = proxy.client();
+    client.send("PR");
+    client.silent(Duration::from_millis(50));
+    client.stream.shutdown(std::net::Shutdown::Write).unwrap();
+    assert!(client.rest().0.is_empty());
+}
+
+#[test]
 fn pipelined_requests_are_answered_in_order() {
     let upstream = Upstream::start();
     let proxy = Proxy::before(upstream.address);

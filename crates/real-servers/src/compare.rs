@@ -23,7 +23,13 @@ const HOP_BY_HOP: [&str; 8] = [
     "upgrade",
 ];
 
+/// What a proxy may add to an event stream, so that nobody else on the way buffers it.
+const STREAM_MARKS: [(&str, &str); 2] =
+    [("x-accel-buffering", "no"), ("cache-control", "no-cache")];
+
 /// Status, headers but hop-by-hop ones, and body are what the server sent, and it ended alike.
+///
+/// An event stream may have [`STREAM_MARKS`] where the server set none.
 ///
 /// # Errors
 /// What differs.
@@ -31,7 +37,8 @@ pub fn delivered_as_sent(got: &Response, sent: &Response) -> anyhow::Result<()> 
     let status = |head: &Head| (head.status(), head.reason().to_owned());
     let (one, other) = (status(&got.head), status(&sent.head));
     ensure!(one == other, "status {one:?}, the server sent {other:?}");
-    let (one, other) = (end_to_end(&got.head), end_to_end(&sent.head));
+    let (mut one, other) = (end_to_end(&got.head), end_to_end(&sent.head));
+    remove_marks(&mut one, &other);
     ensure!(one == other, "headers {one:#?}, the server sent {other:#?}");
     if got.body != sent.body {
         let pairs = got.body.iter().zip(&sent.body);
@@ -66,6 +73,14 @@ pub fn asked_as_given(given: &Request, carried: &Recorded) -> anyhow::Result<()>
     }
     ensure!(body == given.body, "a body of {} bytes, given {}", body.len(), given.body.len());
     Ok(())
+}
+
+/// Takes away what a proxy may have added to a server's event stream.
+fn remove_marks(got: &mut Vec<(String, String)>, sent: &[(String, String)]) {
+    let of = |name: &str| sent.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str());
+    if of("content-type").is_some_and(|v| v.starts_with("text/event-stream")) {
+        got.retain(|(n, v)| of(n).is_some() || !STREAM_MARKS.contains(&(n.as_str(), v.as_str())));
+    }
 }
 
 /// Headers that go from end to end, sorted by name; those of one name keep their order.

@@ -60,6 +60,14 @@ pub struct Args {
     /// Pass the client's Host header on. Default: the upstream's, which servers that check it want.
     #[arg(long)]
     keep_host: bool,
+    /// Tell the upstream who asked: X-Forwarded-For (the client's address behind those that are
+    /// there), X-Forwarded-Host and X-Forwarded-Proto (unless they are there).
+    #[arg(long)]
+    x_forwarded: bool,
+    /// Send a comment (`:`, which clients skip) into an event stream that has been silent for this
+    /// long, for clients that would give up in a long prefill. Default: never.
+    #[arg(long, value_name = "SPAN")]
+    sse_keep_alive: Option<Span>,
     /// Hold request bodies that come without a length, up to so many megabytes, and send them with
     /// one. For servers that refuse chunked bodies with 411, as mlx_lm.server does.
     #[arg(long, value_name = "MB")]
@@ -133,6 +141,8 @@ impl Args {
             listen: self.listen,
             admin: self.admin.0,
             keep_host: self.keep_host,
+            x_forwarded: self.x_forwarded,
+            keep_alive: self.sse_keep_alive.and_then(limit),
             take_in: self.take_in_mb.map(|mb| (mb as usize).saturating_mul(1_000_000)),
             warmer: everwarm_hold::Config {
                 device: self.device(),

@@ -15,6 +15,10 @@ use std::time::{Duration, Instant};
 /// Longer than anything takes, shorter than anybody waits.
 pub const LONG: Duration = Duration::from_secs(10);
 
+/// What may be on its way where one side does not take it: both sockets' buffers, which Linux lets
+/// grow to some 10 MB a connection, and a little in the proxy. Unit: B.
+pub const IN_FLIGHT_MAX: usize = 32 << 20;
+
 /// One end of a connection.
 pub struct Wire {
     pub stream: TcpStream,
@@ -102,6 +106,20 @@ impl Wire {
             data.extend(self.exactly(size));
             assert_eq!(self.exactly(2), b"\r\n");
         }
+    }
+
+    /// Sends until the other side takes nothing for a while, and says how many bytes it took.
+    pub fn push_until_stuck(&mut self) -> usize {
+        self.stream.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
+        let piece = vec![b'x'; 256 * 1024];
+        let mut taken = 0;
+        while taken < 2 * IN_FLIGHT_MAX {
+            match self.stream.write(&piece) {
+                Ok(bytes) => taken += bytes,
+                Err(_) => break,
+            }
+        }
+        taken
     }
 
     /// Closes with a reset.
@@ -247,6 +265,8 @@ pub fn config(upstream: SocketAddr) -> Config {
             surroundings: everwarm_hold::Surroundings::Ignored,
         },
         keep_host: false,
+        x_forwarded: false,
+        keep_alive: None,
         take_in: None,
         limits: Limits::default(),
     }
