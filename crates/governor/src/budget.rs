@@ -16,12 +16,14 @@ const SLOT: Span = Span::s(1800);
 pub struct Budget {
     cap: Joules,
     slots: VecDeque<(Instant, Joules)>,
+    /// Of all slots.
+    sum: Joules,
 }
 
 impl Budget {
     /// `cap` in any 24 hours.
     pub fn new(cap: Joules) -> Self {
-        Budget { cap, slots: VecDeque::new() }
+        Budget { cap, slots: VecDeque::new(), sum: Joules::ZERO }
     }
 
     /// The cap itself.
@@ -36,15 +38,20 @@ impl Budget {
             Some((began, used)) if now.since(*began) < SLOT => *used += energy,
             _ => self.slots.push_back((now, energy)),
         }
+        self.sum += energy;
     }
 
     /// Replaces what was booked last as an estimate by what was measured.
     pub fn correct(&mut self, now: Instant, estimated: Joules, measured: Joules) {
         let mut surplus = estimated;
         for (_, used) in self.slots.iter_mut().rev() {
+            if surplus <= Joules::ZERO {
+                break;
+            }
             let part = if surplus < *used { surplus } else { *used };
             *used = *used - part;
             surplus = surplus - part;
+            self.sum = self.sum - part;
         }
         self.spend(now, measured);
     }
@@ -52,7 +59,7 @@ impl Budget {
     /// Used in the last 24 hours (and up to half an hour more).
     pub fn used(&mut self, now: Instant) -> Joules {
         self.forget(now);
-        self.slots.iter().map(|(_, used)| *used).sum()
+        self.sum
     }
 
     /// Left of the cap; never negative.
@@ -67,9 +74,18 @@ impl Budget {
     }
 
     fn forget(&mut self, now: Instant) {
+        let mut forgotten = false;
         while self.relief().is_some_and(|at| at <= now) {
-            self.slots.pop_front();
+            forgotten |= self.slots.pop_front().is_some();
         }
+        if forgotten {
+            self.add_up();
+        }
+    }
+
+    /// Anew, so that no rounding piles up.
+    fn add_up(&mut self) {
+        self.sum = self.slots.iter().map(|(_, used)| *used).sum();
     }
 }
 

@@ -39,6 +39,13 @@ impl Default for Costs {
     }
 }
 
+impl Costs {
+    /// What a request loses after so much idle time: nothing within the grace.
+    pub fn lost(&self, idle: Span) -> Span {
+        if idle <= self.grace { Span::ZERO } else { self.penalty.after(idle) }
+    }
+}
+
 /// TTFT lost over idle time: straight between points, flat outside.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Penalty {
@@ -72,6 +79,11 @@ impl Penalty {
                 a + Span::from_secs(b.saturating_sub(a).as_secs() * share)
             }
         }
+    }
+
+    /// The points of the curve: idle time ascending, and what is lost.
+    pub fn points(&self) -> &[(Span, Span)] {
+        &self.points
     }
 
     /// The most that can be lost.

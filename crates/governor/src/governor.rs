@@ -1,6 +1,6 @@
 //! Turns a policy's wishes into actions, inside limits that hold for every policy.
 
-use crate::policy::{Entry, Params, Policy, Traffic, Wish};
+use crate::policy::{Entry, Outlook, Params, Policy, Traffic, Wish};
 use crate::{Action, Budget, Costs, Event, Price, Reason};
 use everwarm_units::{Instant, Joules, Span};
 
@@ -9,6 +9,8 @@ use everwarm_units::{Instant, Joules, Span};
 pub struct Config {
     /// How long after a request another one is expected; 0 = never hold after a request.
     pub hold_for: Span,
+    /// The pause between kernels of a policy that ticks.
+    pub tick: Span,
     /// What warming may use in any 24 hours.
     pub cap: Joules,
     /// What warming costs on the device, and saves.
@@ -19,8 +21,8 @@ pub struct Config {
 
 impl Config {
     fn params(&self) -> Params {
-        let Config { hold_for, costs, price, .. } = self;
-        Params { hold_for: *hold_for, costs: costs.clone(), price: *price }
+        let Config { hold_for, tick, costs, price, .. } = self;
+        Params { hold_for: *hold_for, tick: *tick, costs: costs.clone(), price: *price }
     }
 }
 
@@ -30,6 +32,9 @@ impl Default for Config {
         Config {
             // A person reads an answer and asks again, an agent comes back sooner. Source: guess.
             hold_for: Span::s(60),
+            // An M2 loses nothing within 100 ms and all of it after a second; a loop of pings in a
+            // script is seldom faster. Source: guess.
+            tick: Span::ms(500),
             cap: Joules::wh(2.0),
             costs: Costs::default(),
             price: Price::default(),
@@ -106,6 +111,11 @@ impl Governor {
         (self.budget.used(now), self.budget.cap())
     }
 
+    /// What the policy makes of the present.
+    pub fn outlook(&mut self, now: Instant) -> Outlook {
+        self.policy.outlook(now)
+    }
+
     /// Where it stands at `now`.
     pub fn phase(&mut self, now: Instant) -> Phase {
         match self.blocked(now) {
@@ -122,7 +132,9 @@ impl Governor {
         self.count(&event);
         match event {
             Event::Energy(measured) => {
-                self.budget.correct(now, std::mem::take(&mut self.estimated), measured);
+                let estimated = std::mem::take(&mut self.estimated);
+                self.budget.correct(now, estimated, measured);
+                self.policy.on_energy(measured - estimated);
             }
             Event::WarmingFailed => self.working = false,
             Event::WarmingRestored => self.working = true,
@@ -224,6 +236,7 @@ impl Governor {
 
     fn estimate(&mut self, now: Instant, energy: Joules) {
         self.estimated += energy;
+        self.policy.on_energy(energy);
         self.budget.spend(now, energy);
     }
 

@@ -19,12 +19,14 @@ mod action;
 mod budget;
 mod costs;
 mod event;
+mod expectation;
 mod governor;
 mod policy;
+mod shadow;
 
 pub use action::{Action, Reason};
 pub use budget::Budget;
 pub use costs::{Costs, Penalty, Price};
 pub use event::{Ending, Event, HintSource, Session};
 pub use governor::{Config, Governor, Phase};
-pub use policy::{Entry, POLICIES, Params, Policy, Traffic, UnknownPolicy, Wish, policy};
+pub use policy::{Entry, Outlook, POLICIES, Params, Policy, Traffic, UnknownPolicy, Wish, policy};

@@ -25,8 +25,8 @@ const HOLD_FOR: Span = Span::s(20);
 /// The longest that anything can be wished ahead of an event: a hint's time and its patience.
 const WISHED_MAX: Span = Span::s(8 + 5);
 
-fn finished(work: bool) -> Event {
-    Event::ResponseFinished { work, session: Some(Session(7)), ending: Ending::ToolCalls }
+fn finished(work: bool, session: Option<u64>) -> Event {
+    Event::ResponseFinished { work, session: session.map(Session), ending: Ending::ToolCalls }
 }
 
 impl Watch {
@@ -112,10 +112,12 @@ enum Step {
     Connection,
     Gone,
     Probe,
-    Request { prefill_ms: u64, decode_ms: u64 },
+    Request { prefill_ms: u64, decode_ms: u64, session: Option<u64>, told: bool },
     Hint { expected_ms: u64, confidence: f64 },
     NoPower(u64),
     Fail,
+    Models,
+    Preflight,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -124,12 +126,20 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Step::Connection),
         1 => Just(Step::Gone),
         1 => Just(Step::Probe),
-        3 => (0u64..3000, 0u64..3000)
-            .prop_map(|(prefill_ms, decode_ms)| Step::Request { prefill_ms, decode_ms }),
+        3 => (0u64..3000, 0u64..3000, prop::option::of(0u64..4), any::<bool>()).prop_map(
+            |(prefill_ms, decode_ms, session, told)| Step::Request {
+                prefill_ms,
+                decode_ms,
+                session,
+                told,
+            }
+        ),
         3 => (0u64..8000, 0.0..1.0)
             .prop_map(|(expected_ms, confidence)| Step::Hint { expected_ms, confidence }),
         1 => (0u64..5000).prop_map(Step::NoPower),
         1 => Just(Step::Fail),
+        1 => Just(Step::Models),
+        1 => Just(Step::Preflight),
     ]
 }
 
@@ -137,19 +147,25 @@ fn play(watch: &mut Watch, step: &Step) {
     match *step {
         Step::Pass(ms) => watch.pass(Span::ms(ms)),
         Step::Connection => watch.event(Event::ConnectionAccepted),
+        Step::Models => watch.event(Event::ModelsListed),
+        Step::Preflight => watch.event(Event::Preflight),
         Step::Gone => watch.event(Event::ConnectionClosed),
         Step::Probe => {
             watch.event(Event::RequestHead { work: false });
             watch.event(Event::RequestForwarded { work: false });
-            watch.event(finished(false));
+            watch.event(finished(false, None));
         }
-        Step::Request { prefill_ms, decode_ms } => {
+        Step::Request { prefill_ms, decode_ms, session, told } => {
             watch.event(Event::RequestHead { work: true });
+            if let Some(session) = session.filter(|_| told) {
+                let session = Session(session);
+                watch.event(Event::SessionKnown { session, since: Span::ZERO });
+            }
             watch.event(Event::RequestForwarded { work: true });
             watch.pass(Span::ms(prefill_ms));
             watch.event(Event::DecodeRunning);
             watch.pass(Span::ms(decode_ms));
-            watch.event(finished(true));
+            watch.event(finished(true, session));
         }
         Step::Hint { expected_ms, confidence } => watch.event(Event::Hint {
             source: HintSource::KeyStroke,
