@@ -8,6 +8,7 @@ mod children;
 mod commands;
 mod output;
 mod power;
+mod price;
 mod stop;
 
 use clap::{Parser, Subcommand};

@@ -175,6 +175,7 @@ fn play(watch: &mut Watch, step: &Step) {
         }),
         Step::NoPower(ms) => {
             watch.event(Event::PowerLost);
+            assert_eq!(watch.holding, None, "held while the machine must save power");
             watch.pass(Span::ms(ms));
             watch.event(Event::PowerRestored);
         }

@@ -7,7 +7,7 @@
 
 use crate::mailbox::{Inbox, Urgency};
 use crate::pump::{Pump, Shape};
-use crate::status::{LastPrewarm, State, Status, Warm};
+use crate::status::{LastPrewarm, Outlook, State, Status, Warm};
 use crate::warmer::{Board, Config, Message};
 use everwarm_governor::{Action, Entry, Event, Governor, Phase, Reason};
 use everwarm_gpu::{Error, Monotonic};
@@ -46,7 +46,12 @@ pub(crate) struct Engine {
     hold_time: Span,
     /// Hold kernels of handles that are gone.
     past_buffers: u64,
+    /// When the policy was last asked what it expects, and how many requests ran.
+    looked: (Instant, u32),
 }
+
+/// How long what the policy expects is told before it is asked again: it costs some microseconds.
+const OUTLOOK_EVERY: Span = Span::ms(250);
 
 struct Hold {
     since: Instant,
@@ -94,6 +99,7 @@ impl Engine {
             hold: None,
             hold_time: Span::ZERO,
             past_buffers: 0,
+            looked: (Instant::ZERO, u32::MAX),
         }
     }
 
@@ -156,7 +162,10 @@ impl Engine {
                     self.worked = Some(self.now);
                 }
             }
-            Message::Follow(entry) => self.governor.follow(entry),
+            Message::Follow(entry) => {
+                self.governor.follow(entry);
+                self.looked.1 = u32::MAX;
+            }
             Message::Power(saving) => {
                 self.tick();
                 self.saving = saving;
@@ -311,6 +320,17 @@ impl Engine {
         sleep
     }
 
+    /// What the policy expects, if it is time to ask.
+    fn outlook(&mut self) -> Option<Outlook> {
+        let requests = self.governor.traffic().requests;
+        let (at, ran) = self.looked;
+        let due = requests != ran || self.now.since(at) >= OUTLOOK_EVERY;
+        due.then(|| {
+            self.looked = (self.now, requests);
+            self.governor.outlook(self.now).into()
+        })
+    }
+
     fn publish(&mut self) {
         let phase = self.governor.phase(self.now);
         let (used, cap) = self.governor.energy(self.now);
@@ -319,6 +339,7 @@ impl Engine {
         let buffers = self.past_buffers + self.pump.as_ref().map_or(0, Pump::hold_buffers);
         let warm = self.pump.as_ref().map(|_| warm(phase, self.saving, self.now));
         let policy = self.governor.policy_name();
+        let outlook = self.outlook();
         self.board.write(|s: &mut Status| {
             if let Some(warm) = warm {
                 s.warm = warm;
@@ -326,6 +347,7 @@ impl Engine {
             if s.policy != policy {
                 policy.clone_into(&mut s.policy);
             }
+            s.outlook = outlook.unwrap_or(s.outlook);
             s.energy.used_24h_j = used.as_j();
             s.energy.cap_j = cap.as_j();
             s.counters.hold_ms = hold_ms;

@@ -75,6 +75,39 @@ fn by_reason<S: serde::Serializer>(
     serializer.collect_map(Reason::ALL.iter().map(|r| r.name()).zip(releases))
 }
 
+/// What the policy makes of the present.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Outlook {
+    /// The price that it weighs with; `None`: it does not weigh. Unit: J for a millisecond.
+    pub price_j_per_ms: Option<f64>,
+    /// How likely a request is within so long; `None`: it does not expect in numbers, or one runs.
+    pub chances: Option<Chances>,
+}
+
+/// How likely a request is, if nothing else happens before. Unit: 0 to 1.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Chances {
+    /// Within a second.
+    #[serde(rename = "1s")]
+    pub second: f64,
+    /// Within ten.
+    #[serde(rename = "10s")]
+    pub ten: f64,
+    /// Within a minute.
+    #[serde(rename = "60s")]
+    pub minute: f64,
+}
+
+impl From<everwarm_governor::Outlook> for Outlook {
+    fn from(outlook: everwarm_governor::Outlook) -> Self {
+        let chances = |[second, ten, minute]: [f64; 3]| Chances { second, ten, minute };
+        Outlook {
+            price_j_per_ms: outlook.price.map(everwarm_units::Joules::as_j),
+            chances: outlook.chances.map(chances),
+        }
+    }
+}
+
 /// Everything a warmer says of itself.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Status {
@@ -88,6 +121,8 @@ pub struct Status {
     pub device_name: Option<String>,
     /// Warm or not, and why.
     pub warm: Warm,
+    /// What the policy expects.
+    pub outlook: Outlook,
     /// The latest pre-warm kernel.
     pub last_prewarm: Option<LastPrewarm>,
     /// What warming has used.

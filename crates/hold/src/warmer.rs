@@ -166,6 +166,7 @@ fn first_status(config: &Config, entry: &Entry) -> Status {
         device: config.device.clone(),
         device_name: None,
         warm: Warm { state, why },
+        outlook: crate::status::Outlook::default(),
         last_prewarm: None,
         energy: Energy {
             used_24h_j: 0.0,

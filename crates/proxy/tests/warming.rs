@@ -93,7 +93,9 @@ fn hints_say_what_they_expect() {
     assert_eq!(line, "HTTP/1.1 200 OK");
     assert_eq!(proxy.ask("GET /hint", "").0, "HTTP/1.1 405 Method Not Allowed");
     assert_eq!(proxy.ask("GET /nothing", "").0, "HTTP/1.1 404 Not Found");
-    assert!(proxy.ask("PUT /policy", "{\"policy\":\"x\"}").1.contains("study, never, always"));
+    assert!(
+        proxy.ask("PUT /policy", "{\"policy\":\"x\"}").1.contains("study, learned, ski-rental")
+    );
     assert_eq!(proxy.ask("PUT /policy", "{\"policy\":\"never\"}").0, "HTTP/1.1 200 OK");
     until(&proxy, |s| s["policy"] == "never" && s["warm"]["state"] == "resting");
 }
@@ -156,7 +158,7 @@ fn what_cannot_start_says_why() {
     let busy = start(&|c| c.admin = Some(proxy.address)).to_string();
     assert!(busy.contains("--admin"), "{busy}");
     let unknown = start(&|c| c.warmer.policy = "sometimes".to_owned()).to_string();
-    assert!(unknown.contains("study, never, always"), "{unknown}");
+    assert!(unknown.contains("study, learned, ski-rental"), "{unknown}");
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let own = start(&|c| {
         c.listen = free;

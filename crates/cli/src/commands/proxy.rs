@@ -5,7 +5,7 @@ use anyhow::Context;
 use everwarm_governor::POLICIES;
 use everwarm_hold::{Prewarm, Shape, on_parent_exit};
 use everwarm_proxy::{Config, Handle, Limits, Upstream};
-use everwarm_units::{Joules, Span};
+use everwarm_units::Span;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -45,12 +45,12 @@ pub struct Args {
     /// When to warm.
     #[arg(long, default_value = "study", value_parser = policies())]
     policy: String,
-    /// How long another request is expected after one; `0 s` = never hold after a request.
+    /// How long another request is expected after one, by the policy `study`; `0 s` = never hold
+    /// after a request.
     #[arg(long, value_name = "SPAN", default_value = "60 s")]
     hold_for: Span,
-    /// Watt-hours that warming may use in any 24 hours.
-    #[arg(long, value_name = "WH", default_value = "2", value_parser = super::hold::watt_hours)]
-    cap: Joules,
+    #[command(flatten)]
+    price: crate::price::PriceArgs,
     #[command(flatten)]
     power: crate::power::PowerArgs,
     /// What a pre-warm kernel is: a single threadgroup, which delays nobody, or a matrix product
@@ -133,10 +133,12 @@ impl std::str::FromStr for Admin {
 }
 
 impl Args {
-    fn config(&self) -> Config {
+    /// # Errors
+    /// A budget that the cap forbids.
+    fn config(&self) -> anyhow::Result<Config> {
         let limit = |span: Span| (!span.is_zero()).then(|| Duration::from(span));
         let prewarm = if self.prewarm == "matmul" { Prewarm::Matmul } else { Prewarm::Group };
-        Config {
+        Ok(Config {
             upstream: self.upstream.clone(),
             listen: self.listen,
             admin: self.admin.0,
@@ -149,7 +151,9 @@ impl Args {
                 policy: self.policy.clone(),
                 governor: everwarm_governor::Config {
                     hold_for: self.hold_for,
-                    cap: self.cap,
+                    tick: self.price.tick(),
+                    cap: self.price.cap()?,
+                    price: self.price.price()?,
                     ..everwarm_governor::Config::default()
                 },
                 shape: Shape { prewarm, ..Shape::default() },
@@ -167,7 +171,7 @@ impl Args {
                 },
                 ..Limits::default()
             },
-        }
+        })
     }
 
     /// Warming a GPU that only this process simulates would warm nothing: not without being asked.
@@ -246,7 +250,10 @@ fn raise_descriptor_limit() {
 }
 
 async fn serve(args: Args, warming: String) -> anyhow::Result<ExitCode> {
-    let config = args.config();
+    let config = args.config()?;
+    if let Some(warning) = args.price.warning(&args.policy) {
+        eprintln!("everwarm: warning: {warning}");
+    }
     if !args.listen.ip().is_loopback() {
         eprintln!(
             "everwarm: warning: {} can be reached from other machines, and so can the server \
