@@ -16,7 +16,7 @@ pub struct Duration(pub Span);
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Count(pub u32);
 
-/// How many command buffers are in flight: a [`Count`], `"all"`, or what the in-flight helper finds
+/// How many command buffers are in flight: a number of at least 1, `"all"`, or what the in-flight helper finds
 /// (`"auto"` or its limits).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Depth {
