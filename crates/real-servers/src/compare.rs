@@ -29,7 +29,7 @@ const STREAM_MARKS: [(&str, &str); 2] =
 
 /// Status, headers but hop-by-hop ones, and body are what the server sent, and it ended alike.
 ///
-/// An event stream may have [`STREAM_MARKS`] where the server set none.
+/// An event stream may have the two headers that the proxy adds where the server set none.
 ///
 /// # Errors
 /// What differs.
