@@ -36,7 +36,7 @@ pub use figures::{Axis, Curve, Error as FigureError, Figure, Figures, Mark, Pane
 pub use interpret::{Error, run, run_on_backend, run_on_chip, run_told};
 pub use measure::{Dimension, Measure, Measured, Unit as MeasureUnit};
 pub use predict::{
-    Base, Cliff, Penalty, Prediction, Ramp, changed_chip, predict, prediction_parts,
+    Base, Cliff, Penalty, Prediction, Ramp, changed_chip, predict, prediction_parts, serving,
 };
 pub use scenario::{
     Actor, BadRounds, Cell, Depth, Order, Part, Run, Scenario, Step, StepKind, Until, Work,

@@ -30,6 +30,7 @@ const TABLE: [(&str, Layer); 22] = [
     ("everwarm-governor", Layer::Core),
     ("everwarm-fit", Layer::Core),
     ("everwarm-inflight", Layer::Core),
+    ("everwarm-replay", Layer::Core),
     ("everwarm-gpu", Layer::Edge),
     ("everwarm-hold", Layer::Edge),
     ("everwarm-embed", Layer::Edge),

@@ -7,12 +7,14 @@
 
 mod cliff;
 mod probe;
+mod serving;
 
 use crate::ablate::Numbers;
 use crate::interpret::Error;
 use everwarm_dvfs::Chip;
 use probe::Probe;
 use serde::Serialize;
+pub use serving::serving;
 
 /// Everything that is predicted of one chip.
 #[derive(Clone, Debug, PartialEq, Serialize)]
