@@ -103,7 +103,7 @@ impl History {
 }
 
 fn evaluate(rule: &Rule, gaps: &[Gap], device: &Device, all: f64) -> Point {
-    let windows: Vec<Vec<(Span, Span)>> = rule.iter().map(|class| windows(class)).collect();
+    let windows: Vec<Vec<(Span, Span)>> = rule.iter().map(windows).collect();
     let (mut held, mut left) = (0.0, 0.0);
     for gap in gaps {
         let class = ENDINGS.iter().position(|ending| *ending == gap.after).expect("all are there");

@@ -19,7 +19,7 @@ pub enum Layer {
 }
 
 /// Every crate of the workspace, lowest first.
-const TABLE: [(&str, Layer); 22] = [
+const TABLE: [(&str, Layer); 23] = [
     ("everwarm-units", Layer::Core),
     ("everwarm-stats", Layer::Core),
     ("everwarm-stream", Layer::Core),

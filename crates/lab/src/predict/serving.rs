@@ -115,7 +115,6 @@ mod tests {
             "{:?}",
             device.left
         );
-        dbg!(&device);
         let energy = device.prewarm_energy.as_j();
         assert!((0.0003..0.3).contains(&energy), "{energy} J");
     }
