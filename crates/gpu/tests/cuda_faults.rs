@@ -248,7 +248,8 @@ fn a_second_handle_knows_how_fast_the_timer_is() {
             let stamps = &stamps.unwrap().1;
             let ppm = stamps.split(", ").nth(1).and_then(|ppm| ppm.strip_suffix(" ppm"));
             let ppm: f64 = ppm.unwrap().parse().unwrap();
-            assert!((ppm + 5.0).abs() < 2.5, "{stamps}; the fake is 5 ppm too fast");
+            // On a busy machine a reading is late by microseconds, and so the rate off by some ppm.
+            assert!((ppm + 20.0).abs() < 10.0, "{stamps}; the fake is 20 ppm too fast");
         }
     });
 }

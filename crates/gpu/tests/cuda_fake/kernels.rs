@@ -76,10 +76,10 @@ impl Job {
     }
 }
 
-/// The device's timer at a time of the host: another start, 5 ppm too fast, and with steps.
+/// The device's timer at a time of the host: another start, 20 ppm too fast, and with steps.
 fn timer(host: u64) -> u64 {
     let step = (fault(6) as u64).max(32);
-    let ns = 1_700_000_000_000_000_000 + host + host / 200_000;
+    let ns = 1_700_000_000_000_000_000 + host + host / 50_000;
     ns / step * step
 }
 
