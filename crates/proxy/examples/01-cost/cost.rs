@@ -33,6 +33,9 @@ pub struct Args {
     /// Connections in a round whose pre-warm is waited for, a tenth of a second each.
     #[arg(long, default_value_t = 50)]
     prewarms: u32,
+    /// Be the bare relay, to this upstream.
+    #[arg(long, hide = true)]
+    pub relay_to: Option<std::net::SocketAddr>,
     /// Let the proxies run on all CPUs, nginx and haproxy with a thread for each.
     #[arg(long)]
     free: bool,
@@ -88,7 +91,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         folder: folder.path().to_owned(),
         placement,
     };
-    let mut peers = vec![Peer::Everwarm, Peer::Nginx, Peer::Haproxy];
+    let mut peers = vec![Peer::Everwarm, Peer::Relay, Peer::Nginx, Peer::Haproxy];
     peers.extend(args.other.as_ref().map(|_| Peer::Other));
     peers.extend(args.litellm.as_ref().map(|_| Peer::Litellm));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -15,13 +15,19 @@ mod peers;
 #[cfg(target_os = "linux")]
 mod prewarm;
 #[cfg(target_os = "linux")]
+mod relay;
+#[cfg(target_os = "linux")]
 mod tables;
 #[cfg(target_os = "linux")]
 mod upstream;
 
 #[cfg(target_os = "linux")]
 fn main() -> anyhow::Result<()> {
-    cost::run(&clap::Parser::parse())
+    let args: cost::Args = clap::Parser::parse();
+    match args.relay_to {
+        Some(upstream) => relay::run(upstream),
+        None => cost::run(&args),
+    }
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -74,6 +74,8 @@ pub enum Peer {
     Everwarm,
     /// Another build.
     Other,
+    /// hyper and nothing else.
+    Relay,
     Nginx,
     Haproxy,
     Litellm,
@@ -84,6 +86,7 @@ impl Peer {
         match self {
             Peer::Everwarm => "everwarm",
             Peer::Other => "everwarm, the other build",
+            Peer::Relay => "a bare relay on hyper",
             Peer::Nginx => "nginx",
             Peer::Haproxy => "haproxy",
             Peer::Litellm => "litellm",
@@ -97,6 +100,7 @@ impl Peer {
                 let other = setting.other.as_ref().context("there is no other build")?;
                 everwarm(setting, other, &["--device", "none"])
             }
+            Peer::Relay => relay(setting),
             Peer::Nginx => nginx(setting),
             Peer::Haproxy => haproxy(setting),
             Peer::Litellm => litellm(setting),
@@ -129,14 +133,28 @@ pub fn everwarm(setting: &Setting, build: &Path, more: &[&str]) -> anyhow::Resul
     command.args(["--drain", "1 s", "--upstream", &format!("http://{}", setting.upstream)]);
     command.args(more).stdout(Stdio::piped());
     let mut child = spawn(setting, &mut command)?;
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().context("it has an output")?).read_line(&mut line)?;
-    let ready: serde_json::Value = serde_json::from_str(&line).context("no ready line")?;
+    let ready: serde_json::Value =
+        serde_json::from_str(&first_line(&mut child)?).context("no ready line")?;
     let address = |key: &str| -> anyhow::Result<SocketAddr> {
         let url = ready[key].as_str().context("the ready line names no address")?;
         Ok(url.trim_start_matches("http://").parse()?)
     };
     Ok(Running { address: address("url")?, admin: Some(address("admin")?), child })
+}
+
+fn relay(setting: &Setting) -> anyhow::Result<Running> {
+    let mut command = Command::new(std::env::current_exe()?);
+    // It wants a binary to be named, and does not look at it.
+    command.arg(&setting.everwarm).args(["--relay-to", &setting.upstream.to_string()]);
+    let mut child = spawn(setting, command.stdout(Stdio::piped()))?;
+    let line = first_line(&mut child)?;
+    Ok(Running { address: line.trim().parse()?, admin: None, child })
+}
+
+fn first_line(child: &mut Child) -> anyhow::Result<String> {
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().context("it has an output")?).read_line(&mut line)?;
+    Ok(line)
 }
 
 fn nginx(setting: &Setting) -> anyhow::Result<Running> {
