@@ -12,7 +12,7 @@ mod price;
 mod stop;
 
 use clap::{Parser, Subcommand};
-use commands::{demo, devices, hold, lab, proxy, sim_server, ttft, watch};
+use commands::{demo, devices, doctor, hold, lab, proxy, sim_server, ttft, watch};
 use std::process::ExitCode;
 
 /// The first token is never cold.
@@ -32,6 +32,7 @@ struct Cli {
 enum Command {
     Demo(demo::Args),
     Devices(devices::Args),
+    Doctor(doctor::Args),
     Hold(hold::Args),
     Lab(lab::Args),
     Proxy(proxy::Args),
@@ -44,6 +45,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Demo(args) => demo::run(args),
         Command::Devices(args) => devices::run(args),
+        Command::Doctor(args) => doctor::run(args),
         Command::Hold(args) => hold::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Proxy(args) => proxy::run(args),

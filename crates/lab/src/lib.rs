@@ -33,7 +33,7 @@ pub use claims::{
 pub use data::{Dispatch, RunData, StepRun, Unit};
 pub use export::{Export, cell_name, manifest, records, telemetry};
 pub use figures::{Axis, Curve, Error as FigureError, Figure, Figures, Mark, Panel, Point, Series};
-pub use interpret::{Error, run, run_on_backend, run_on_chip, run_told};
+pub use interpret::{Error, Session, run, run_on_backend, run_on_chip, run_told};
 pub use measure::{Dimension, Measure, Measured, Unit as MeasureUnit};
 pub use predict::{
     Base, Cliff, Penalty, Prediction, Ramp, changed_chip, predict, prediction_parts, serving,
@@ -41,6 +41,6 @@ pub use predict::{
 pub use scenario::{
     Actor, BadRounds, Cell, Depth, Order, Part, Run, Scenario, Step, StepKind, Until, Work,
 };
-pub use self_test::self_test;
+pub use self_test::{self_test, self_test_on};
 pub use summary::{Summary, summary};
 pub use text::BadInput;

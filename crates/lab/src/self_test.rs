@@ -18,11 +18,17 @@ const SLEEP: Span = Span::ms(1);
 /// # Errors
 /// When the device can't be opened or is lost.
 pub fn self_test(id: &str) -> Result<SelfTest, Error> {
-    let mut backend = everwarm_gpu::open(id)?;
+    self_test_on(everwarm_gpu::open(id)?.as_mut())
+}
+
+/// The same through a handle that is open.
+///
+/// # Errors
+/// When the device is lost.
+pub fn self_test_on(backend: &mut dyn Backend) -> Result<SelfTest, Error> {
     if backend.device().virtual_time {
         return Ok(SelfTest::default());
     }
-    let backend = backend.as_mut();
     Ok(SelfTest {
         timer_step_ns: timer_step(backend),
         sleep_overshoot_ns: median((0..TIMES).map(|_| overshoot(backend)).collect()),

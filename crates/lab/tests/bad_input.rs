@@ -160,7 +160,7 @@ fn endless_runs() {
 #[test]
 fn kernels() {
     let run = |kernel: &str| format!("steps = [{{ run = {kernel} }}]");
-    scenario(&run("\"sort\""), (1, 18), &["unknown kernel `sort`", "alu, stream, matmul"]);
+    scenario(&run("\"sort\""), (1, 18), &["unknown kernel `sort`", "alu, stream, touch, matmul"]);
     scenario(&run("{ sort = 3 }"), (1, 20), &["unknown field `sort`", "`alu`", "`matmul`"]);
     scenario(&run("{ }"), (1, 18), &["exactly one of alu, stream"]);
     scenario(&run("{ alu = \"1 ms\", matmul = 3 }"), (1, 18), &["exactly one of"]);

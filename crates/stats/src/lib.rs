@@ -15,7 +15,9 @@ mod bootstrap;
 mod change;
 mod location;
 mod normal;
+mod rank;
 
 pub use bootstrap::{Bootstrap, Interval, penalty_removed};
 pub use change::{Plateau, Run, Segmentation, change_points, merge_short_runs, noise, runs};
 pub use location::{mad, mean, median, quantile, weighted_median, weighted_quantile};
+pub use rank::rank_sum;

@@ -19,7 +19,7 @@ pub enum Layer {
 }
 
 /// Every crate of the workspace, lowest first.
-const TABLE: [(&str, Layer); 23] = [
+const TABLE: [(&str, Layer); 24] = [
     ("everwarm-units", Layer::Core),
     ("everwarm-stats", Layer::Core),
     ("everwarm-stream", Layer::Core),
@@ -35,6 +35,7 @@ const TABLE: [(&str, Layer); 23] = [
     ("everwarm-hold", Layer::Edge),
     ("everwarm-embed", Layer::Edge),
     ("everwarm-lab", Layer::Shell),
+    ("everwarm-doctor", Layer::Shell),
     ("everwarm-report", Layer::Shell),
     ("everwarm-sim-server", Layer::Shell),
     ("everwarm-proxy", Layer::Shell),

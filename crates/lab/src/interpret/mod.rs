@@ -103,30 +103,63 @@ fn run_on(
     backend: Box<dyn Backend>,
     told: &mut dyn FnMut(&RunData) -> ControlFlow<()>,
 ) -> Result<RunData, Error> {
-    let mut device = backend.device().clone();
-    if !device.simulated {
-        // A clock that is kept down by heat, or to save power, is another clock.
-        device.facts.extend(everwarm_gpu::Environment::read().facts());
-    }
-    fits(scenario, &device)?;
-    let mut driver = match device.virtual_time {
-        true => Driver::Virtual(VirtualDevice::new(backend)),
-        false => Driver::Wall(WallDevice::new(id, backend)),
-    };
+    let mut session = Session::new(id, backend);
+    fits(scenario, session.device())?;
     let order = order(scenario);
     let cells = scenario.cells.iter().map(|cell| cell.variables.clone()).collect();
     let (name, seed) = (scenario.name.clone(), scenario.seed);
     let units = Vec::with_capacity(order.len());
+    let device = session.device().clone();
     let mut run = RunData { scenario: name, device, seed, cells, units };
     for (cell, round) in order {
         if told(&run).is_break() {
             return Ok(run);
         }
-        run.units.push(driver.run(scenario, cell, round)?);
+        run.units.push(session.driver.run(scenario, cell, round)?);
     }
     // Nothing is left that could be stopped.
     let _ = told(&run);
     Ok(run)
+}
+
+/// A device on which rounds of cells run one at a time, of one scenario or of several, in an order
+/// that is the caller's.
+pub struct Session {
+    device: Device,
+    driver: Driver,
+}
+
+impl Session {
+    /// Takes the handle of the device `id`.
+    pub fn new(id: &str, backend: Box<dyn Backend>) -> Self {
+        let mut device = backend.device().clone();
+        if !device.simulated {
+            // A clock that is kept down by heat, or to save power, is another clock.
+            device.facts.extend(everwarm_gpu::Environment::read().facts());
+        }
+        let driver = match device.virtual_time {
+            true => Driver::Virtual(VirtualDevice::new(backend)),
+            false => Driver::Wall(WallDevice::new(id, backend)),
+        };
+        Session { device, driver }
+    }
+
+    /// The device and the state of the machine that it was found in.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Runs one round of the cell number `cell` of `scenario`.
+    ///
+    /// # Errors
+    /// [`Error`] when the device can't do it.
+    ///
+    /// # Panics
+    /// If the scenario has no such cell.
+    pub fn run(&mut self, scenario: &Scenario, cell: usize, round: u32) -> Result<Unit, Error> {
+        fits(scenario, &self.device)?;
+        self.driver.run(scenario, cell, round)
+    }
 }
 
 /// Holds the scenario's kernels against what the device can be given, before anything runs.

@@ -69,7 +69,7 @@ impl Work {
     }
 }
 
-const KERNELS: &str = "alu, stream, matmul, hold, empty";
+const KERNELS: &str = "alu, stream, touch, matmul, hold, empty";
 
 /// Traffic of the streaming read: 65,536 threads of 32 loads of 16 bytes. Source: study 2.
 const STREAM_BYTES: u64 = 65_536 * 32 * 16;
@@ -256,6 +256,7 @@ from_any!(Traffic, "true, or an amount of data such as \"33.6 MB\"", {
 struct WorkDoc {
     alu: Option<AluWork>,
     stream: Option<Traffic>,
+    touch: Option<Traffic>,
     matmul: Option<Count>,
     hold: Option<Duration>,
     empty: Option<bool>,
@@ -264,12 +265,18 @@ struct WorkDoc {
     _name: Option<String>,
 }
 
+/// A read of so much memory that is all wired while it runs.
+fn touch(bytes: f64) -> Kernel {
+    Kernel::Modelled { flops: 0.0, bytes, resident: bytes }
+}
+
 impl WorkDoc {
     fn work<E: Error>(self) -> Result<Work, E> {
         let hold = |d: Duration| Work::FmaTime { time: d.0, threads: Kernel::GROUP_THREADS };
         let named = [
             self.alu.map(|alu| alu.0),
             self.stream.map(|traffic| Work::Exact(Kernel::Stream { bytes: traffic.0 })),
+            self.touch.map(|traffic| Work::Exact(touch(traffic.0 as f64))),
             self.matmul.map(|n| Work::Exact(Kernel::Matmul { n: n.0 })),
             self.hold.map(hold),
             self.empty.filter(|on| *on).map(|_| Work::Exact(Kernel::Empty)),

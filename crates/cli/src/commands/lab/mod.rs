@@ -11,6 +11,7 @@ mod run;
 mod run_file;
 mod show;
 
+use super::device;
 use anyhow::Context;
 use everwarm_lab::Claims;
 use std::path::Path;
@@ -61,15 +62,6 @@ fn read(path: &Path, what: &str) -> anyhow::Result<String> {
         let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = good.iter().filter(|byte| **byte == b'\n').count() + 1;
         anyhow::anyhow!("{shown}:{line}: the {what} file is not UTF-8 from here on")
-    })
-}
-
-/// The device that was asked for, or the default one; says which if it was not.
-fn device(asked: Option<String>) -> String {
-    asked.unwrap_or_else(|| {
-        let device = everwarm_gpu::default_device();
-        eprintln!("no --device: using {device}");
-        device
     })
 }
 
